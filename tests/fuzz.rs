@@ -12,7 +12,7 @@ use trackway_tests::source_dir;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Changes tried of each input.
+/// Number of changed copies that are tried for each input.
 const MUTATIONS_PER_INPUT: u64 = 300;
 
 fn read_corpus(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
@@ -29,7 +29,7 @@ fn check_input(target: &Target, bytes: &[u8]) {
     target.check(bytes, values, allocated.most_bytes, allocated.times);
 }
 
-/// Says which input it was when a target panics under it.
+/// Reports the input under which a target panics.
 struct ReportInputOnPanic<'text>(&'text PathBuf, Option<u64>);
 
 impl Drop for ReportInputOnPanic<'_> {
@@ -116,7 +116,7 @@ fn pages_of_the_kernels_buffers() {
     run_target_on_corpus("ftrace");
 }
 
-/// A bound that nothing can break would find nothing.
+/// A bound that cannot be exceeded would detect nothing.
 #[test]
 fn bounds_can_be_broken() {
     let target = find_target("tsdl").expect("a target");

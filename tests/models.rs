@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use trackway_tests::{Fixture, has, report_skipped, source_dir};
 
-/// Checks one model with `scripts/models` of the checkout `at`, if that can be done here.
+/// Checks one model with `scripts/models` of the checkout `at`, if the model checker is installed.
 fn run_model_checker(fixture: &Fixture, at: &Path, model: &str) -> Option<Output> {
     if std::env::var_os("TRACKWAY_SOURCE_DIR").is_some() {
         report_skipped("what models show does not depend on who runs them");
@@ -63,7 +63,7 @@ fn ours_by_claim_is_as_expected() {
     check_expected_outcome("claim");
 }
 
-/// A model that went wrong, or that lost its bug, ends the script with an error.
+/// A model with a wrong outcome, or without its seeded bug, ends the script with an error.
 #[test]
 fn unexpected_outcomes_are_reported() {
     let fixture = Fixture::new("models-wrong");

@@ -1,5 +1,5 @@
-//! Recovery: the recorder, the program, or both are killed at random moments, and nothing that was
-//! committed is missing afterwards. The program keeps its own count to compare with
+//! Recovery: the recorder, the program, or both are killed at random moments, and no committed
+//! event may be missing afterwards. The program counts its own events for comparison
 //! (tests/torture/shared.rs).
 
 #[path = "torture/check.rs"]
@@ -25,13 +25,13 @@ use trace::{Complaints, Stream};
 use trackway_testkit::Random;
 use trackway_tests::{Fixture, Summary, report_skipped};
 
-/// Longer than any of these takes; the program ends by itself after that time.
+/// Duration that exceeds all tests; the program ends by itself after this time.
 const PROGRAM_LIFETIME_MS: u64 = 60_000;
 /// Longest time that a test waits for the slowest condition.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// Enough memory for all that a scene records before it is cut short.
+/// Options with enough memory for all events that a scene records before it is cut short.
 const ROOMY_BUFFERS: [&str; 2] = ["--buffer-size=64M", "--sub-buffers=64"];
-/// So little that sub-buffers are drained and used again all the time.
+/// Options with so little memory that sub-buffers are drained and reused all the time.
 const TINY_BUFFERS: [&str; 2] = ["--buffer-size=64K", "--sub-buffers=16"];
 const BODY_BYTES_MAX: u64 = 512;
 
@@ -82,7 +82,7 @@ impl RecordedWorkload {
         Self { fixture, shared, group, trace, random: Random::new(seed) }
     }
 
-    /// Waits for `done`, for as long as one must on a busy machine.
+    /// Waits until `done` returns true, long enough for a busy machine.
     fn wait_until(&self, what: &str, mut done: impl FnMut() -> bool) {
         let deadline = Instant::now() + WAIT_MAX;
         while !done() {
@@ -99,13 +99,13 @@ impl RecordedWorkload {
         self.shared.lanes().iter().map(|lane| lane.returned).sum()
     }
 
-    /// Kills the recorder, and waits until it is dead: a recorder inside a write(2) is not at once.
+    /// Kills the recorder, and waits until it is dead, which takes a moment if it is in a write(2).
     fn kill_recorder(&self) {
         self.group.signal(libc::SIGKILL);
         self.group.wait_for_leader();
     }
 
-    /// Lets time pass, up to `most_ms`: the moment at which something is killed is any.
+    /// Waits for a random time up to `most_ms`, so that a kill happens at a random moment.
     fn let_run(&mut self, most_ms: u64) {
         let us = self.random.next_below(most_ms * 1000);
         std::thread::sleep(Duration::from_micros(us));
@@ -118,8 +118,7 @@ impl RecordedWorkload {
         output
     }
 
-    /// Reads and checks the trace, as far as that is possible without the time and kind of each
-    /// kill.
+    /// Reads the trace and makes the checks that do not depend on the time and kind of the kills.
     fn read(&self, lanes: &[Lane], wrong: &mut Complaints) -> Vec<Stream> {
         let streams = trace::read_streams(
             &trace::find_trace_folder(&self.trace),
@@ -222,7 +221,7 @@ fn nothing_is_missing_when_the_recorder_is_killed_first() {
         scene.group.signal_all(libc::SIGKILL);
         scene.group.wait_for_all();
         if !window::is_lease_valid(&scene.fixture) {
-            // Rightly, events were neither recorded nor counted after it ran out.
+            // The lease ran out, so missing and uncounted events are correct.
             return report_skipped("the machine is so busy that the dead recorder's lease ran out");
         }
         scene.recover();
@@ -336,7 +335,7 @@ fn a_trace_that_was_moved_is_recovered_though_another_took_its_place() {
         let output = scene.fixture.trackway(&["recover"]).args(of).output().expect("trackway runs");
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    // A command that recovers in passing leaves a trace alone that is not in its old place.
+    // A command that recovers in passing does not touch a trace that was moved.
     let mut record = scene.fixture.trackway(&["record", "-o"]);
     let output = record.arg(scene.fixture.path("third")).args(["--", "true"]).output().expect("it");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -46,7 +46,7 @@ fn cargo_metadata() -> Option<serde_json::Value> {
         return None;
     }
     let output = Command::new("cargo")
-        // Without the crates of others, of which the registry may not be here.
+        // Without external crates, which the local registry may lack.
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--locked"])
         .current_dir(source_dir())
         .output()
@@ -112,7 +112,8 @@ fn crates_import_what_the_architecture_says() {
 const TEST_KINDS: [&str; 3] = ["computing", "recording", "alone"];
 
 /// `scripts/suite` reads the kind of a test program from `[package.metadata.tests]` of its crate. A
-/// crate may have a default; this one has none. A kind is declared of no program that is gone.
+/// crate may have a default; this one has none. No kind may be declared for a program that no
+/// longer exists.
 #[test]
 fn every_test_program_has_a_kind() {
     let Some(metadata) = cargo_metadata() else { return };
@@ -158,7 +159,7 @@ fn the_agent_depends_on_nothing_but_libc() {
     assert_eq!(foreign, ["libc"]);
 }
 
-/// Files that git tracks (or would), with these endings.
+/// Returns files with these endings that git tracks, or would track.
 fn find_sources(endings: &[&str]) -> Vec<PathBuf> {
     fn collect_files(dir: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(dir).expect("a readable folder").flatten() {
@@ -264,7 +265,7 @@ fn strong_orderings_are_argued() {
     assert!(bad.is_empty(), "without an ORDERING line:\n{}", bad.join("\n"));
 }
 
-/// Sources that write text for people without the crate `console`, with the reason.
+/// Sources that write text for people without the crate `console`, each with the reason.
 const DIRECT_WRITERS: [&str; 6] = [
     // All other code writes through this crate.
     "crates/console/src/",
@@ -278,12 +279,12 @@ const DIRECT_WRITERS: [&str; 6] = [
     "bench/suites/src/workloads/",
 ];
 
-/// The part of a source file that is not for tests.
+/// Returns the part of a source file before its tests.
 fn strip_tests(text: &str) -> &str {
     text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text)
 }
 
-/// Files of the crates that run as a command or within one, without their tests.
+/// Returns the files of the crates that run as a command or within one, without their tests.
 fn command_sources() -> Vec<(String, String)> {
     let mut found = Vec::new();
     for path in find_sources(&[".rs"]) {
@@ -354,7 +355,7 @@ fn errors_of_the_system_are_held_without_their_numbers() {
         }
         for (number, line) in text.lines().enumerate() {
             let code = line.split("//").next().unwrap_or("");
-            // anyhow's text of an error and its causes has their numbers.
+            // anyhow's text of an error and its causes contains the error numbers.
             if declares_io_error(code) || code.contains(":#}") {
                 bad.push(format!("{name}:{}: {}", number + 1, line.trim()));
             }
@@ -375,7 +376,7 @@ fn nothing_is_left_over() {
         }
         let text = fs::read_to_string(&path).expect("a source file");
         for (number, line) in text.lines().enumerate() {
-            // mkstemp's template has six of them.
+            // The template of mkstemp(3) contains six such letters.
             let line = line.replace(concat!("XXX", "XXX"), "");
             if words.iter().any(|word| line.contains(word)) {
                 bad.push(format!("{}:{}: {}", relative_path(&path), number + 1, line.trim()));

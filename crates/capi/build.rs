@@ -6,8 +6,8 @@ fn main() {
     // Never unloaded: see the crate's head.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,now");
-    // Without std no other crate names it. The loader must relocate the C library first, also where
-    // a program names this one last: else its functions that are chosen at load time crash.
+    // Without std no other crate links the C library. The loader must relocate it first, even if a
+    // program links this library last: otherwise its functions that are chosen at load time crash.
     println!("cargo:rustc-cdylib-link-arg=-lc");
     println!("cargo:rerun-if-changed=build.rs");
 }

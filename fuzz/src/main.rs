@@ -1,4 +1,4 @@
-//! libFuzzer on one of the targets, which `TRACKWAY_FUZZ_TARGET` names: see `make fuzz`.
+//! Runs libFuzzer on the target that `TRACKWAY_FUZZ_TARGET` names: see `make fuzz`.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use trackway_testkit::{CountingAllocator, measured};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// The target of this process.
+/// The fuzz target of this process.
 static TARGET: LazyLock<&'static Target> = LazyLock::new(|| {
     let name = std::env::var("TRACKWAY_FUZZ_TARGET").expect("TRACKWAY_FUZZ_TARGET names a target");
     target(&name).unwrap_or_else(|| panic!("no target is called {name}"))

@@ -1,5 +1,5 @@
-//! `trackway bench`: misspelt names, the results of an interrupted run, its page, and the
-//! comparison of two runs. No time is asserted.
+//! `trackway bench`: misspelt names, the results of an interrupted run, the page of a report, and
+//! the comparison of two runs. No time is asserted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,8 @@ fn runs_are_kept_drawn_and_compared() {
     assert!(said.contains("too few rounds"), "{said}");
     assert!(said.contains("rows and 1 round nothing can be shown; 6 rounds in each"), "{said}");
 
-    // The same with twelve rounds, in which our own rows are twice as slow.
+    // The same report with twelve rounds, in which Trackway's rows are twice as slow in the second
+    // file.
     for (name, ours) in [("before.json", 1.0), ("after.json", 2.0)] {
         let mut report = first.clone();
         for row in report["suites"]["startup"]["rows"].as_array_mut().expect("rows") {
@@ -155,7 +156,7 @@ fn payloads_are_accounted_for_and_their_bytes_told() {
         let row = rows.iter().find(|row| row["case"] == case && row["tracer"] == "trackway");
         row.expect("a row")["extra"]["bytes of an event"].as_f64().expect("bytes")
     };
-    // A long header, once in so many records, is not part of the comparison.
+    // An extended header, which few records have, is not part of the comparison.
     let is_about = |bytes: f64, expected: f64| (bytes - expected).abs() < 0.5;
     assert!(is_about(bytes("u32"), 8.0) && is_about(bytes("u32 + vtid"), 12.0));
     let (long, short) = (bytes("sequence of 1024 bytes, u32"), bytes("sequence of 64 bytes, u32"));
@@ -183,7 +184,7 @@ fn an_interrupted_run_keeps_what_was_measured_and_leaves_nothing() {
     let command = command.arg("trackway-off").arg("--out").arg(&out).env("TMPDIR", &temp);
     let mut child = command.spawn().expect("it runs");
     let begin = Instant::now();
-    // Written after each round.
+    // The results are written after each round.
     while !out.join("results.json").exists() && begin.elapsed() < Duration::from_secs(120) {
         assert!(child.try_wait().expect("ours").is_none(), "it has ended by itself");
         std::thread::sleep(Duration::from_millis(20));

@@ -1,12 +1,13 @@
-//! `trackway bench tracepoint`: events in loops, one by one, step by step, and their fate.
-//! `trackway bench drain`: events that arrive in files.
+//! `trackway bench tracepoint`: events in loops, single events and single steps, and the account of
+//! events. `trackway bench drain`: events that reach files.
 
 use serde_json::Value;
 use trackway_tests::bench::{self, count_in_row};
 use trackway_tests::{Fixture, report_skipped};
 
-/// RUN the suite, once. EXPECT every event of every mode to be where the mode puts it, all single
-/// events to be in histograms, and plausible instruction counts of each loop.
+/// RUN the suite once. EXPECT every event of every buffer state to be recorded, overwritten or lost
+/// as in that state, all single events to be in histograms, and plausible instruction counts of
+/// each loop.
 #[test]
 fn events_are_accounted_for_in_every_mode_one_by_one_and_step_by_step() {
     let fixture = Fixture::new("bench-events");
@@ -36,7 +37,7 @@ fn check_session_modes(rows: &[Value]) {
             assert_eq!(overwritten > 0, may_overwrite, "{tracer}, {case}: {row}");
         }
     }
-    // Our formatted event is in the same table as the function that formats the same text.
+    // Trackway's formatted event is in the same table as the function that formats the same text.
     let text = bench::row_of_case(rows, "printf", "\"%s (%d)\", 1 thread");
     let beside = text["beside"].as_u64().expect("beside") as usize;
     assert_eq!(rows[beside]["tracer"], "trackway-printf", "{text}");
@@ -69,7 +70,8 @@ fn check_instruction_counts(rows: &[Value]) {
     };
     let [clock, off, light, ours] =
         ["rdtsc", "trackway-off", "lw-ust", "trackway"].map(instructions);
-    // By work: only the clock; a word loaded; clock and copy; a record.
+    // The bounds follow from the work: only the clock; the load of a word; clock and copy; a
+    // record.
     assert!((2.0..20.0).contains(&clock), "{clock}");
     assert!((2.0..20.0).contains(&off), "{off}");
     assert!(light > 2.0 * clock && light < 1000.0, "{light}");
@@ -78,7 +80,7 @@ fn check_instruction_counts(rows: &[Value]) {
 }
 
 /// RUN threads at full speed with buffers of each size. EXPECT every event to be in the trace or
-/// counted as lost, more events a second emitted than arrive, and no verdict after one round.
+/// counted as lost, more events per second emitted than recorded, and no verdict after one round.
 #[test]
 fn arrival_in_files_is_listed_by_buffer_memory() {
     let fixture = Fixture::new("bench-drain");

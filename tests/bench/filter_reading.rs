@@ -32,19 +32,19 @@ fn measured_rows_of<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
     rows.iter().filter(is_one).collect()
 }
 
-/// BENCH filters: ours, and another project's interpreter. EXPECT every chain of each, relative to
-/// C where that can be compiled, and all events of the traced programs accounted for: dropped by a
-/// filter, all but one.
+/// BENCH filters: Trackway's, and another project's interpreter. EXPECT every chain of each,
+/// relative to C if there is a compiler, and all events of the traced programs accounted for: a
+/// filter drops all events except one.
 #[test]
 fn filters_are_measured_alone_and_in_programs_whose_events_add_up() {
     let fixture = Fixture::new("bench-filter");
     let rows = measure_rows(&fixture, "filter", "trackway,rbpf-interpreted");
-    // Of integers and of strings: 2 chains of one predicate, 5 of 9 and of 50.
+    // Chains of integers and of strings: 2 chains of one predicate, 5 chains of 9 and 5 of 50.
     let chains = 2 + 5 + 5;
     let has_code = cfg!(target_arch = "x86_64");
     let expected = [
         ("trackway-interpreted", 2 * chains),
-        // And from text to answer.
+        // Two more rows measure the time from text to answer.
         ("trackway-compiled", if has_code { 2 * chains + 2 } else { 0 }),
         ("trackway-compiled again", usize::from(has_code)),
         ("rbpf-interpreted", chains),
@@ -81,8 +81,8 @@ fn filters_are_measured_alone_and_in_programs_whose_events_add_up() {
     }
 }
 
-/// BENCH data shared with the kernel. EXPECT the memory, and either each way with an interval of
-/// times or the reason for its absence.
+/// BENCH data shared with the kernel. EXPECT the row of memory, and for each method either an
+/// interval of times or the reason for its absence.
 #[test]
 fn shared_data_is_read_and_updated_by_every_way_that_there_is() {
     let fixture = Fixture::new("bench-sharing");
@@ -101,8 +101,8 @@ fn shared_data_is_read_and_updated_by_every_way_that_there_is() {
     }
 }
 
-/// BENCH our reader. EXPECT all works on all traces that can be made here, relative to babeltrace2
-/// where that is installed.
+/// BENCH Trackway's reader. EXPECT all works on all traces that can be made on this machine,
+/// relative to babeltrace2 if it is installed.
 #[test]
 fn our_reader_is_measured_beside_the_other_one() {
     let fixture = Fixture::new("bench-reading");
@@ -116,8 +116,8 @@ fn our_reader_is_measured_beside_the_other_one() {
         }
     }
     let theirs = measured_rows_of(&rows, "babeltrace2");
-    // For each kind of trace three works, and first lines of two sizes; and numbers decoded of the
-    // large trace. Of ours, all large traces are text and decoded, too.
+    // Each kind of trace has three works, and first lines of two sizes; the large trace of numbers
+    // is also decoded. Trackway also prints and decodes all large traces.
     let kinds = cases.len() / 7;
     assert_eq!(theirs.len(), if has("babeltrace2") { 5 * kinds + 1 } else { 0 });
     for row in ours {

@@ -12,12 +12,12 @@ use trackway_tests::bench::{
 use trackway_tests::steps::{send_signal, wait_for};
 use trackway_tests::{Fixture, has, is_root, report_skipped};
 
-/// Returns the measured rows of a tracer; the others must be absent, with a reason.
+/// Returns the measured rows of a tracer; its other rows must be absent, with a reason.
 fn measured_rows_of<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
     bench::rows_of_tracer(rows, tracer).into_iter().filter(|row| is_measured(row)).collect()
 }
 
-/// RUN the suite. EXPECT each length of names, calls one by one, and all events of all calls;
+/// RUN the suite. EXPECT rows for each length of names, single calls, and all events of all calls;
 /// tracers that are not installed are absent.
 #[test]
 fn each_call_has_its_two_events() {
@@ -39,7 +39,7 @@ fn each_call_has_its_two_events() {
         lengths.sort_unstable();
         assert!(mine.is_empty() || lengths == [0, 15, 31, 63, 127, 255], "{tracer}: {lengths:?}");
         for row in mine.iter().filter(|row| row["case"] == "getppid") {
-            // Of its 150 batches' calls, and those that were measured one by one: two events each.
+            // The row has 150 batches of calls, and single calls, with two events each.
             let singles = count_in_row(&row["tail"], "count");
             assert!(singles > 0 && count_in_row(row, "emitted") > 2 * singles, "{row}");
             if tracer == "trackway-tree" {
@@ -57,8 +57,8 @@ fn each_call_has_its_two_events() {
     assert!(bars.iter().any(|bar| bar.starts_with("getppid, one process tree")), "{bars:?}");
 }
 
-/// RUN the suite. EXPECT as many threads as have CPUs, with all events of all their calls, by each
-/// of ftrace's clocks; and the rows of user events in the same table.
+/// RUN the suite. EXPECT up to one thread for each CPU, with all events of all of the threads'
+/// calls, for each of ftrace's clocks; and the rows of user events in the same table.
 #[test]
 fn calls_of_each_thread_have_their_events_by_every_clock() {
     let fixture = Fixture::new("bench-scaling");
@@ -78,7 +78,7 @@ fn calls_of_each_thread_have_their_events_by_every_clock() {
         let mine = measured_rows_of(&rows, tracer);
         assert!(mine.is_empty() || counts(&mine) == doubled(cpus), "{tracer}: {mine:?}");
         for row in mine {
-            // Two of each call: fifty batches of four hundred, of each thread.
+            // Each thread makes fifty batches of four hundred calls, with two events each.
             let emitted = 2 * 50 * 400 * threads(row);
             assert_eq!(
                 (count_in_row(row, "emitted"), count_in_row(row, "recorded")),
@@ -91,8 +91,8 @@ fn calls_of_each_thread_have_their_events_by_every_clock() {
     }
 }
 
-/// RUN the suite. EXPECT every program that is installed to have a figure in its own unit, and
-/// every event to be somewhere, of flight recorders, too.
+/// RUN the suite. EXPECT every installed program to have a figure in its own unit, and every event
+/// to be accounted for, in flight recorders, too.
 #[test]
 fn programs_have_figures_of_their_own_and_their_events() {
     let fixture = Fixture::new("bench-workload");
@@ -109,7 +109,7 @@ fn programs_have_figures_of_their_own_and_their_events() {
         };
         assert_eq!(row["unit"], unit, "{row}");
     }
-    // There is a compiler, so it was measured.
+    // This test requires a compiler, so the compiler was measured.
     assert!(measured_rows_of(&rows, "untraced").iter().any(|row| row["case"] == "compiler"));
     for tracer in ["trackway-sched-flight", "trackway-libc"] {
         for row in measured_rows_of(&rows, tracer) {
@@ -120,7 +120,7 @@ fn programs_have_figures_of_their_own_and_their_events() {
 }
 
 /// RUN the suite. EXPECT all iterations of the loop in a histogram, with their events in the trace;
-/// the same of cyclictest, where it is installed and permitted.
+/// and the same for cyclictest, if it is installed and permitted.
 #[test]
 fn every_turn_of_the_loop_is_in_a_histogram() {
     let fixture = Fixture::new("bench-latency");
@@ -142,11 +142,11 @@ fn every_turn_of_the_loop_is_in_a_histogram() {
     }
 }
 
-/// RUN tracers that are on only at the beginning of the work, and for other events. EXPECT both to
-/// fail, whatever they recorded, and one that is on all the time to succeed.
+/// RUN tracers that are on only at the beginning of the work, and tracers of other events. EXPECT
+/// both to fail, whatever they recorded, and a tracer that is on all the time to succeed.
 #[test]
 fn a_tracer_that_was_not_on_all_the_time_has_no_figure() {
-    // The real one, which ends before the work does.
+    // The real perf, which ends before the work does.
     const INTERRUPTED_PERF: &str = "#!/bin/sh\nPATH=${PATH#*:}\n\
         [ \"$1\" = record ] || exec perf \"$@\"\n\
         while [ \"$1\" != -- ]; do options=\"$options $1\"; shift; done; shift\n\
@@ -154,7 +154,7 @@ fn a_tracer_that_was_not_on_all_the_time_has_no_figure() {
         perf $options -- sh -c 'echo >\"$1\"; sleep 0.1' sh \"$ready\" &\n\
         read -r _ <\"$ready\"; rm \"$ready\"\n\
         \"$@\" && wait\n";
-    // The real one, of all that others do in a moment.
+    // The real bpftrace, which records other processes for a moment.
     const UNRELATED_BPFTRACE: &str = "#!/bin/sh\nPATH=${PATH#*:}\n\
         bpftrace -f json -e \"$4\" -c \"$(command -v sleep) 0.2\" -o \"$8\" && $6\n";
     let fixture = Fixture::new("bench-liars");
@@ -188,14 +188,14 @@ fn a_tracer_that_was_not_on_all_the_time_has_no_figure() {
     }
 }
 
-/// KILL the bench while a server is under load. EXPECT no remains of it.
+/// KILL the bench while a server is under load. EXPECT that no server remains.
 #[test]
 fn a_killed_bench_leaves_no_server() {
     const WAIT_MAX: Duration = Duration::from_secs(60);
-    // A process is called as its executable: redis-tools has only one, for all that it does.
+    // A process has the name of its executable: all tools of redis-tools are one executable.
     const SERVER_PROGRAMS: &[&str] = &["apache2", "redis-server", "redis-check-rdb", "tbench_srv"];
     let fixture = Fixture::new("bench-server");
-    // The suite reports which of them are installed, and whether a network is possible.
+    // The suite reports the installed servers, and whether a network is possible.
     if !is_root() || !has("cc") || !(has("ab") || has("redis-benchmark")) {
         return report_skipped("there is no server that could be put under load");
     }

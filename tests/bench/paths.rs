@@ -20,9 +20,9 @@ fn is_measured(row: &Value) -> bool {
     is_measured
 }
 
-/// RUN the suite of the buffers by themselves. EXPECT every event of every writer path to be found
-/// in its buffer or counted, more instructions where a sub-buffer is opened, and an atomic one for
-/// a claim.
+/// RUN the suite of isolated buffers. EXPECT every event of every writer path to be found in its
+/// buffer or counted, more instructions for an event that opens a sub-buffer, and an atomic
+/// instruction for a claim.
 #[test]
 fn every_way_is_measured_on_either_path() {
     let Some(rows) = measure_rows("paths", "trackway-claim,trackway-lockless") else { return };
@@ -49,8 +49,8 @@ fn every_way_is_measured_on_either_path() {
     }
 }
 
-/// RUN the thesis's cases. EXPECT every iteration to be in a histogram, whatever it does; the
-/// events of the active case in the trace, and those outside the loop, and no others.
+/// RUN the thesis's cases. EXPECT every iteration of every case to be in a histogram; in the trace,
+/// the events of the active case, the events outside the loop, and no others.
 #[test]
 fn every_iteration_of_every_case_is_in_a_histogram() {
     let Some(rows) = measure_rows("cases", "trackway,ftrace-uprobe,bpftrace") else { return };
@@ -75,14 +75,15 @@ fn every_iteration_of_every_case_is_in_a_histogram() {
     }
     let again = rows.iter().find(|row| row["is_control"] == true).expect("a control");
     assert_eq!(rows[again["beside"].as_u64().expect("a row") as usize]["case"], "active");
-    // The first burst is emitted, too, and not timed.
+    // The first burst is emitted, but not timed.
     assert!(count_in_row(row_of_case(&rows, "trackway", "active"), "emitted") > all);
     assert_eq!(count_in_row(row_of_case(&rows, "trackway", "attached, not hit"), "recorded"), 100);
     assert!(row_of_case(&rows, "trackway", "instrumented, off")["emitted"].is_null());
     assert!(is_measured(row_of_case(&rows, "trackway-printf", "active")));
     for tracer in ["ftrace-uprobe", "bpftrace"] {
         let [active, beside, off] = cases.map(|case| row_of_case(&rows, tracer, case));
-        // Breakpoints are hit a tenth as often; all hits are in the tracer's own output.
+        // Cases with breakpoints emit a tenth of the events; all hits are in the tracer's own
+        // output.
         if is_measured(active) {
             assert_eq!(count(active), all / 10, "{tracer}");
             assert_eq!(
@@ -101,8 +102,8 @@ fn every_iteration_of_every_case_is_in_a_histogram() {
     }
 }
 
-/// RUN the suite of an event's parts. EXPECT the parts to add up to the whole, in time and in
-/// instructions; or a reason.
+/// RUN the suite of an event's parts. EXPECT the parts to add up to the whole event, in time and in
+/// instructions; or a reason for their absence.
 #[test]
 fn the_parts_of_an_event_add_up_to_the_whole() {
     let Some(rows) = measure_rows("breakdown", "trackway") else { return };

@@ -1,4 +1,4 @@
-//! `trackway bench` with other tracers: checks of their output, and of their remains.
+//! `trackway bench` with other tracers: checks of their output, and of leftover objects.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +13,8 @@ use trackway_tests::bench::{
 use trackway_tests::steps::{send_signal, wait_for};
 use trackway_tests::{Fixture, build_dir, has, is_root, report_skipped};
 
-/// Runs a suite once with these tracers, and these programs first on PATH; returns its status and
-/// rows.
+/// Runs a suite once with these tracers, and with these programs first on PATH; returns the exit
+/// status and the rows.
 fn run_suite_with_path(
     fixture: &Fixture,
     suite: &str,
@@ -28,7 +28,8 @@ fn run_suite_with_path(
     (code, rows_of_suite(&report, suite))
 }
 
-/// RUN the suite `size`. EXPECT the documented size of our event, and a larger one of text.
+/// RUN the suite `size`. EXPECT the documented size of Trackway's event, and a larger size of its
+/// text.
 #[test]
 fn bytes_of_events_are_those_of_files() {
     let fixture = Fixture::new("bench-size");
@@ -44,10 +45,10 @@ fn bytes_of_events_are_those_of_files() {
         assert_eq!(row["unit"], "bytes/event");
         row["spread"]["median"].as_f64().expect("a figure")
     };
-    // A header of four bytes and a number; packets' headers are a hundredth of that.
+    // A header of four bytes and a number; packet headers add about a hundredth.
     let ours = figure("trackway", "u32");
     assert!((8.0..8.2).contains(&ours), "{ours}");
-    // Two bytes more where the header has an id of its own.
+    // The record has two more bytes if the header has an extended id.
     let later = figure("trackway", "u32, after 30 others");
     assert!((10.0..10.2).contains(&later), "{later}");
     assert!(figure("trackway", "str,u32,u64") > 4.0 + 16.0 + 4.0 + 8.0);
@@ -58,15 +59,15 @@ fn bytes_of_events_are_those_of_files() {
     assert!(once > 0.0, "{once}");
 }
 
-/// RUN tracers that run the program and record nothing, and one that records. EXPECT figures only
-/// of the last.
+/// RUN tracers that run the program and record nothing, and a tracer that records. EXPECT figures
+/// only for the last.
 #[test]
 fn a_tracer_that_was_silently_off_has_no_figure() {
     let fixture = Fixture::new("bench-off");
     if !has("cc") {
         return report_skipped("no C compiler (cc) is installed");
     }
-    // What follows the last option is the program, which is run as if it were recorded.
+    // The arguments after the last option are the program, which the script runs without recording.
     let off = "#!/bin/sh\nwhile [ $# -gt 0 ]; do\n\
                case \"$1\" in */functions | */usdt) exec \"$@\" ;; esac; shift; done\n";
     let before = fixture.path("before");
@@ -86,8 +87,8 @@ fn a_tracer_that_was_silently_off_has_no_figure() {
     rows_of_tracer(&rows, "trackway").into_iter().for_each(assert_events_accounted_for);
 }
 
-/// RUN an LTTng that never enables the event, and Trackway. EXPECT no figure of a traced routine
-/// from LTTng.
+/// RUN an LTTng that never enables the event, and Trackway. EXPECT no figure for a traced routine
+/// with LTTng.
 #[test]
 fn an_lttng_that_enables_nothing_has_no_figure() {
     let fixture = Fixture::new("bench-lttng-off");
@@ -114,7 +115,7 @@ fn an_lttng_that_enables_nothing_has_no_figure() {
     assert_events_accounted_for(row_of_case(&rows, "trackway", "active"));
 }
 
-/// RUN tracers by the kernel. EXPECT each to have all events, or a reason, and to leave nothing.
+/// RUN kernel tracers. EXPECT each to have all events or a reason, and to leave no object behind.
 #[test]
 fn tracers_by_the_kernel_have_all_events() {
     let fixture = Fixture::new("bench-kernel-events");
@@ -164,8 +165,8 @@ fn a_killed_bench_leaves_no_uprobe_event() {
     }
 }
 
-/// KILL the bench while LTTng traces for it. EXPECT that none of its daemons, folders and shared
-/// memory remains, and nothing in the socket folder of root's daemons.
+/// KILL the bench while LTTng traces for it. EXPECT that no daemon, folder or shared memory of the
+/// bench's LTTng remains, and nothing in the socket folder of root's daemons.
 #[test]
 fn a_killed_bench_leaves_no_daemon_of_lttngs() {
     const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -179,7 +180,7 @@ fn a_killed_bench_leaves_no_daemon_of_lttngs() {
     let shared = || {
         let entries = fs::read_dir("/dev/shm").expect("shared memory").flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        // Windows of the bench, and LTTng's buffers: other tests have windows of their own
+        // Counts windows of the bench, and LTTng's buffers: other tests use separate windows
         // meanwhile.
         names.filter(|name| name.starts_with("trackway-lab-") || name.starts_with("ust-")).count()
     };
@@ -194,7 +195,7 @@ fn a_killed_bench_leaves_no_daemon_of_lttngs() {
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut bench = command.spawn().expect("trackway runs");
     let begin = Instant::now();
-    // Waits until LTTng traces: it has a consumer then.
+    // Waits until LTTng traces, which is when its consumer exists.
     let traces = || count_processes(&folder, DAEMONS) >= DAEMONS.len();
     while !traces() && begin.elapsed() < WAIT_MAX && bench.try_wait().expect("it").is_none() {
         std::thread::sleep(Duration::from_millis(5));

@@ -1,5 +1,5 @@
-//! `trackway bench sessions`: one run, with the tracers that are always available; and the remains
-//! of a killed run.
+//! `trackway bench sessions`: one run with the tracers that are always available, and leftovers of
+//! a killed run.
 
 use std::fs;
 use std::path::Path;
@@ -12,11 +12,11 @@ use trackway_tests::bench::{
 };
 use trackway_tests::{Fixture, has, report_skipped};
 
-/// Time in which killed processes, and those that they had started, must be gone.
+/// Time limit for the end of killed processes and of the processes that they started.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// RUN the suite, once. EXPECT every event to be accounted for in each session; the right number of
-/// events of short-lived processes, each process counted, and no remains.
+/// RUN the suite once. EXPECT every event to be accounted for in each session; the right number of
+/// events of short-lived processes; each process to be counted; and no leftovers.
 #[test]
 fn every_event_of_every_session_is_accounted_for() {
     let Some(report) =
@@ -33,7 +33,7 @@ fn every_event_of_every_session_is_accounted_for() {
     }
     for kind in ["flight recorder", "to a folder"] {
         let row = |sessions: &str| row_of_case(&rows, "trackway", &format!("{sessions}, {kind}"));
-        // Each session has every event.
+        // Each session records every event.
         assert!(count_in_row(row("4 sessions"), "emitted").is_multiple_of(4 * 2500));
         assert!(row("1 session")["extra"]["each further session, ns"].is_number());
         assert!(row("32 sessions")["extra"]["in terms of 1 session"].is_number());
@@ -53,8 +53,8 @@ fn every_event_of_every_session_is_accounted_for() {
     assert_eq!(bars.iter().filter(|bar| bar["suite"] == "sessions").count(), 8, "{bars:?}");
 }
 
-/// RUN it, and kill it while it has a session. EXPECT the session's recorder to end, and its
-/// folder to go.
+/// RUN the suite, and kill it while it has a session. EXPECT the session's recorder to end, and its
+/// folder to be removed.
 #[test]
 fn recorders_of_a_run_that_is_killed_end() {
     if !has("cc") {
@@ -80,7 +80,7 @@ fn recorders_of_a_run_that_is_killed_end() {
     }
 }
 
-/// Recorders of sessions that have a folder in their environment.
+/// Returns the recorders of sessions that have `folder` in their environment.
 fn find_recorders(folder: &Path) -> Vec<String> {
     let folder = folder.to_str().expect("a path");
     let mut grep = Command::new("sh");

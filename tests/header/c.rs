@@ -1,5 +1,5 @@
-//! The C header, also as C++: accepted and refused uses, recorded events, and the cost of a
-//! disabled call, as far as machine code shows it.
+//! The C header, compiled as C and as C++: accepted and refused uses, recorded events, and the cost
+//! of a disabled call, as far as the machine code shows it.
 //!
 //! The sources are in `tests/header/`. A fake agent stands in for `libtrackway.so`.
 
@@ -34,7 +34,7 @@ fn every_standard_accepts_every_form_on_and_off() {
     });
 }
 
-/// Warnings that careful people switch on have nothing to say either.
+/// Stricter warnings do not report anything, either.
 #[test]
 fn stricter_warnings_are_silent() {
     let fixture = Fixture::new("header-strict");
@@ -133,7 +133,8 @@ fn a_string_that_changes_meanwhile_leaves_a_whole_record() {
     }
 }
 
-/// Output of `program` with two plugins, sorted: each module's note, and each event once a module.
+/// Output of `program` with two plugins, sorted: each module's note, and each event once for each
+/// module.
 const PLUGINS_OUTPUT: &str = "  program:only level 5 fields 0
   shared:unused level 14 fields 1
   shared:unused level 14 fields 1
@@ -274,7 +275,7 @@ fn debuggers_find_the_probe() {
         let probe = notes.split("stapsdt ").find(|note| note.contains("Name: three"));
         let probe = probe.unwrap_or_else(|| panic!("{compiler}: {notes}"));
         assert!(probe.contains("Provider: site"), "{probe}");
-        // Clang puts them into memory first, GCC leaves them where they are.
+        // Clang stores the arguments in memory first; GCC leaves them in their registers.
         let arguments = probe.split("Arguments: ").nth(1).and_then(|rest| rest.lines().next());
         let sizes = arguments.expect("arguments").split(' ').map(|one| one.split_once('@'));
         let sizes: Vec<&str> = sizes.map(|one| one.expect("size@operand").0).collect();
@@ -310,14 +311,14 @@ fn a_raised_semaphore_makes_the_call_but_records_nothing() {
     }
 }
 
-/// Machines that the library is not for: the header still compiles, without probes.
+/// The header still compiles for machines that the library does not support, without probes.
 #[test]
 fn other_machines_compile_the_header() {
     let fixture = Fixture::new("header-machines");
     if !has("clang") {
         return report_skipped("clang is not installed");
     }
-    // The C library's headers for those machines are not installed; the header needs only this part
+    // The C library's headers for these machines are not installed; the header needs only this part
     // of them.
     let folder = fixture.path("freestanding");
     fs::create_dir(&folder).expect("a folder");
@@ -335,7 +336,7 @@ fn other_machines_compile_the_header() {
     }
 }
 
-/// Builds the preload helpers, as the Makefile does, in a folder of this test.
+/// Builds the preload helpers with the Makefile's commands, in a folder of this test.
 fn build_preload_helpers(fixture: &Fixture) -> [PathBuf; 2] {
     ["libc", "pthread"].map(|name| {
         let file = format!("libtrackway-{name}.so");

@@ -13,7 +13,7 @@ use crate::support::{
     run_in_parallel, run_program, supported_dialects,
 };
 
-/// Output of `cxx_containers.cc`, to the byte, whatever the standard.
+/// Output of `cxx_containers.cc`, to the byte, in every standard.
 const CONTAINERS_OUTPUT: &str = "\
 evaluated 0
 strings 20 6c69746572616c0001070000006c69746572616c
@@ -134,7 +134,7 @@ fn containers_and_scopes_are_recorded_alike_in_every_standard() {
     });
 }
 
-/// A header that C shares is called in C's forms by C++, too.
+/// C++ programs can use all forms of the C header, if it is included after the C++ header.
 #[test]
 fn every_form_of_c_is_taken_behind_the_cxx_header() {
     let fixture = Fixture::new("cxx-of-c");
@@ -194,7 +194,7 @@ fn compiled_out_nothing_happens() {
     }
 }
 
-/// Views are read within the bounds that they give, and not after the call.
+/// Views are read only within their bounds, and not after the call.
 #[test]
 fn sanitizers_have_nothing_to_say() {
     let fixture = Fixture::new("cxx-sanitizers");
@@ -238,7 +238,7 @@ fn misuse_of_cxx_is_refused_in_words_that_help() {
     check_misuse_refused(&fixture, "misuse_cxx", &[(&["g++", "clang++"], &["-std=c++17"])]);
 }
 
-/// Counts the instructions of a disabled call up to its branch: loads, and other instructions.
+/// Counts the instructions of a disabled call before its branch: loads, and other instructions.
 fn count_before_branch(code: &[String]) -> (usize, usize) {
     let before = code.iter().take_while(|one| !one.starts_with('j'));
     let (loads, others): (Vec<&String>, Vec<&String>) = before.partition(|one| one.contains('('));
@@ -263,11 +263,11 @@ fn containers_and_scopes_that_are_off_cost_what_c_costs() {
             let what = format!("{compiler} {pic}: {containers:#?} {pointers:#?}");
             let (loads, others) = count_before_branch(&containers);
             assert_eq!(loads, count_before_branch(&pointers).0, "{what}");
-            // The compiler may put an argument elsewhere first: one move between registers.
+            // The compiler may first move an argument from one register to another.
             assert!(loads <= 3 && others <= 2, "{what}");
             assert_eq!(containers[loads + others + 1], "ret", "{what}");
 
-            // Off, a scope is a call that is off, a byte stored, and that byte tested.
+            // A disabled scope consists of a disabled call, a byte stored, and a test of that byte.
             let scope = instructions_of(&listing, "site_scope");
             let called = |one: &String| one.starts_with("call");
             let call = scope.iter().position(called).expect("a call");
@@ -281,7 +281,7 @@ fn containers_and_scopes_that_are_off_cost_what_c_costs() {
     }
 }
 
-/// The recorded example: scopes nest, and the trace has the values that a view showed.
+/// The recorded example: scopes nest, and the trace contains the values that a view referred to.
 #[test]
 fn the_example_is_recorded_with_typed_fields() {
     let fixture = Fixture::new("cxx-example");
@@ -311,7 +311,7 @@ fn the_example_is_recorded_with_typed_fields() {
     }
 }
 
-/// The first program in the header's own comment.
+/// The first program in the comment of the header.
 #[test]
 fn the_header_s_own_example_compiles_on_and_off() {
     let fixture = Fixture::new("cxx-comment");

@@ -1,5 +1,5 @@
-//! Helpers of the headers' tests: compilers with the flags of users, and the programs that they
-//! make.
+//! Helpers of the tests of headers: compilers with the flags of users, and the programs that they
+//! build.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ pub(crate) fn source_path(name: &str) -> PathBuf {
     source_dir().join("tests/header").join(name)
 }
 
-/// Returns the compilers that are installed; prints those that are not.
+/// Returns the installed compilers; prints the missing ones.
 pub(crate) fn installed_compilers(compilers: &'static [&'static str]) -> Vec<&'static str> {
     let (here, missing): (Vec<&str>, Vec<&str>) =
         compilers.iter().copied().partition(|name| has(name));
@@ -82,7 +82,7 @@ pub(crate) fn run_program(fixture: &Fixture, program: &Path, arguments: &[&Path]
     result
 }
 
-/// Does all jobs, a few at a time.
+/// Runs all jobs, a few at a time.
 pub(crate) fn run_in_parallel<Job: Sync>(jobs: &[Job], work: impl Fn(usize, &Job) + Sync) {
     let next = AtomicUsize::new(0);
     let workers = thread::available_parallelism().map_or(2, usize::from).min(4);
@@ -128,7 +128,7 @@ pub(crate) fn supported_dialects(
 }
 
 /// Compiles each example in the folder `examples` in each language, (compilers, flags), with and
-/// without tracing: all must be refused, in words that the example expects.
+/// without tracing. The compiler must refuse all examples, with the words that the example expects.
 pub(crate) fn check_misuse_refused(
     fixture: &Fixture,
     examples: &str,
@@ -142,7 +142,7 @@ pub(crate) fn check_misuse_refused(
     for entry in files {
         let name = format!("{examples}/{}", entry.file_name().to_string_lossy());
         let example = fs::read_to_string(entry.path()).expect("a source");
-        // Compiled out, arguments are still checked.
+        // With tracing compiled out, arguments are still checked.
         let off = !example.contains("// ONLY WITH TRACING ON");
         for mode in [&[][..], &["-DTRACKWAY_DISABLE"]].into_iter().take(1 + usize::from(off)) {
             for (compilers, flags) in languages {

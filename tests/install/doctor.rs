@@ -1,6 +1,6 @@
-//! `trackway doctor`: its report of environments where recording works, works partly, or does not
-//! work. If it reports that recording works, `trackway record` must start its command; otherwise it
-//! must not.
+//! `trackway doctor`: its report for environments in which recording works, works partly, or does
+//! not work. If it reports that recording works, `trackway record` must start its command;
+//! otherwise it must not.
 //!
 //! Mounts are made in private namespaces of child processes and end with them.
 
@@ -13,17 +13,17 @@ use trackway_tests::{
     Fixture, build_dir, copy_program, has, is_root, report_skipped, skip_if_lockless, source_dir,
 };
 
-/// Report of doctor.
+/// A report of `trackway doctor`.
 struct DoctorReport {
-    /// Its exit status was 0.
+    /// True if the exit status of doctor was 0.
     is_success: bool,
-    /// The whole of it.
+    /// The complete report as JSON.
     json: serde_json::Value,
 }
 
 impl DoctorReport {
-    /// Runs doctor in `fixture`, by `sh` after the commands `setup`. Runs `trackway record` there,
-    /// too: its exit status must agree.
+    /// Runs doctor in `fixture`, by `sh` after the commands `setup`. Also runs `trackway record`
+    /// there: the exit statuses must agree.
     fn with_record(fixture: &Fixture, wrapper: &[&str], setup: &str) -> Self {
         let report = Self::only(fixture, wrapper, setup);
         let trace = fixture.path("trace-of-doctor");
@@ -79,8 +79,8 @@ fn command_after_setup(fixture: &Fixture, wrapper: &[&str], setup: &str, verb: &
     command
 }
 
-/// Returns the command that runs another one in a mount namespace of its own; or `None`, after
-/// printing the reason.
+/// Returns the command that runs another command in a separate mount namespace; `None`, after
+/// printing the reason, if that is impossible.
 fn mount_namespace_wrapper() -> Option<&'static [&'static str]> {
     let wrapper: &[&str] = if is_root() { &["unshare", "-m"] } else { &["unshare", "-r", "-m"] };
     let probe = Command::new(wrapper[0]).args(&wrapper[1..]).arg("true").output();
@@ -91,7 +91,7 @@ fn mount_namespace_wrapper() -> Option<&'static [&'static str]> {
     Some(wrapper)
 }
 
-/// Runs doctor where the window's folder is a tmpfs with these options; returns its report.
+/// Runs doctor with a tmpfs with these options as the window's folder; returns its report.
 fn run_doctor_on_tmpfs(fixture: &Fixture, options: &str) -> Option<DoctorReport> {
     let mount = format!("mount -t tmpfs -o {options} trackway-test \"$TRACKWAY_WINDOW_DIR\"");
     Some(DoctorReport::with_record(fixture, mount_namespace_wrapper()?, &mount))
@@ -102,7 +102,7 @@ fn window_path(fixture: &Fixture) -> PathBuf {
     entries.next().expect("a window").expect("its entry").path()
 }
 
-/// Makes a window, as the first recording does.
+/// Makes a window by a first recording.
 fn create_window(fixture: &Fixture) -> PathBuf {
     let recording = fixture.record(&[], &["true"]);
     assert!(recording.output.status.success(), "{}", recording.messages());
@@ -181,11 +181,12 @@ fn a_small_file_system_is_measured_by_what_recording_needs() {
     let fixture = Fixture::new("doctor-small");
     let Some(report) = run_doctor_on_tmpfs(&fixture, "size=1M") else { return };
     report.assert_check("window", "missing", "no room", "remount,size=");
-    // Room for a window and nothing else.
+    // The size has room for a window and nothing else.
     let Some(report) = run_doctor_on_tmpfs(&fixture, "size=2300k") else { return };
     report.assert_check("window", "good", "none yet", "");
     report.assert_check("memory", "missing", "KiB for buffers", "remount,size=");
-    // More than a recording needs, less than it would have: that depends on the CPUs.
+    // The size is more than a recording needs, and less than it would use: that depends on the
+    // CPUs.
     let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
     if cpus > 64 {
         return report_skipped("so many CPUs begin with little memory each");
@@ -218,7 +219,7 @@ fn windows_that_cannot_be_used_are_told_from_those_that_are_replaced() {
     DoctorReport::of(&fixture).assert_check("window", "missing", "mode 644", "chmod 600");
     set_mode(0o600);
 
-    // What is put aside by the recording that follows is a leftover for the next look.
+    // The next recording sets the damaged window aside; later checks report the file as a leftover.
     let file = fs::OpenOptions::new().write(true).mode(0o600).open(&window).expect("the window");
     file.set_len(4096).expect("it is shorter");
     let report = DoctorReport::of(&fixture);
@@ -293,7 +294,7 @@ fn without_proc_there_is_no_recording() {
     report.assert_check("proc", "missing", "/proc", "mount -t proc");
 }
 
-/// A copy of the programs without the preload helpers, nor the library.
+/// The folder contains copies of the programs, without the preload helpers and the library.
 #[test]
 fn a_library_that_is_not_installed_is_missing() {
     let fixture = Fixture::new("doctor-library");
@@ -315,7 +316,7 @@ fn a_library_that_is_not_installed_is_missing() {
     assert_eq!(doctor(&bin).status.code(), Some(0), "helpers are not needed");
 }
 
-/// The unit as `make install` installs it, with a command that is there.
+/// The unit as installed by `make install`, with an existing command.
 #[test]
 fn the_unit_for_systemd_is_sound() {
     const NAME: &str = "trackway-session@.service";
@@ -335,7 +336,7 @@ fn the_unit_for_systemd_is_sound() {
         fs::write(&unit, text.replace("@PREFIX@", prefix)).expect("a file");
         let mut analyze = fixture.command("systemd-analyze");
         analyze.args(["verify", "--man=no", manager]).arg(unit);
-        // Users' managers need to find their run folder.
+        // The managers of users need to find their run folder.
         let output = analyze.env("XDG_RUNTIME_DIR", &bin).output().expect("systemd-analyze runs");
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
@@ -345,7 +346,7 @@ fn the_unit_for_systemd_is_sound() {
             return report_skipped("systemd-analyze needs what is not here");
         }
         assert!(is_sound && talk.is_empty(), "{manager}: {talk}");
-        // systemd-analyze would have reported it.
+        // The changed unit proves that systemd-analyze reports faults.
         let (_, talk) = verify(manager, &text.replace("Type=notify", "Type=other"));
         assert!(talk.contains("service type"), "{manager}: {talk}");
         let (is_sound, talk) = verify(manager, &text.replace("bin/trackway", "bin/other"));

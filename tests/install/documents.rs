@@ -37,7 +37,7 @@ fn the_readmes_program_compiles_and_its_commands_show_the_events() {
     assert!(text.contains("msg = \"loaded modules in 42 ms\""), "{text}");
 }
 
-/// Runs the shell commands of a guide, line by line; how many.
+/// Runs the shell commands of a guide, line by line; returns the number of commands.
 fn run_guide_commands(fixture: &Fixture, guide: &str) -> usize {
     let guide = fs::read_to_string(source_dir().join(guide)).expect("a guide");
     let trackway = build_dir().join("trackway");
@@ -79,7 +79,7 @@ fn the_commands_of_the_reading_guide_work() {
     assert_eq!(print("myapp-only").lines().count(), 1);
 }
 
-/// Commands of a guide's shell blocks, for this checkout.
+/// Returns the commands of a guide's shell blocks, adapted to this checkout.
 fn guide_commands(guide: &str) -> String {
     let blocks = guide.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap());
     let include = source_dir().join("include");
@@ -128,7 +128,7 @@ fn the_c_api_guides_program_compiles_and_its_commands_show_the_events() {
     assert!(text.contains(shown), "{text}");
 }
 
-/// Every example of the language that the filters guide's table has makes sense for an event.
+/// Every example in the table of the filters guide is a valid expression for an event.
 #[test]
 fn the_filters_guides_examples_are_expressions() {
     let labels = |names: &[(&str, i64)]| -> Type {
@@ -179,7 +179,7 @@ fn the_filters_of_the_c_guide_take_what_they_say() {
     let filters: Vec<&str> =
         guide.split("```c\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     fs::write(fixture.path("slow.c"), filters[0]).expect("a file");
-    // The first command is one of ours.
+    // The first block is skipped: its command is a Trackway command.
     let commands = guide_commands(&guide.replacen("```sh\n", "```sh\n\n", 1));
     let output = fixture.command("sh").args(["-e", "-c", &commands]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -191,7 +191,7 @@ fn the_filters_of_the_c_guide_take_what_they_say() {
     assert!(text.contains("\n  if        myapp:request: slow.twf ("), "{text}");
     let recorded = fixture.print(&fixture.path("slow"));
     assert_eq!(recorded.matches(shown).count(), 1, "{recorded}");
-    // The hand-written program on the frame, and the refused filters, in the guide's own words.
+    // The guide's hand-written program on the frame, and its refused filters with their messages.
     fs::write(fixture.path("hand.c"), filters[1]).expect("a file");
     let looping = filters[0].replace(
         "    return request->latency_us > allowed(request);",
@@ -299,7 +299,7 @@ fn the_commands_of_the_rust_guide_work() {
     assert_eq!(printed("message = \"using defaults\""), 1, "{outputs:?}");
 }
 
-/// Both ways of linking a program with the library, by the guide's own commands: the program is
+/// Both methods of linking a program with the library, by the guide's own commands. The program is
 /// recorded without a preloaded library.
 #[test]
 fn the_rust_guide_links_programs_with_the_library() {
@@ -335,7 +335,7 @@ fn the_rust_guide_links_programs_with_the_library() {
         } else {
             line
         };
-        // As if it were installed.
+        // The environment is that of an installed library.
         let mut shell = fixture.command("sh");
         shell.args(["-c", command]).env("CARGO_NET_OFFLINE", "true");
         shell.env("CARGO_TARGET_DIR", fixture.path("target"));
@@ -352,7 +352,7 @@ fn the_rust_guide_links_programs_with_the_library() {
     }
 }
 
-/// Subcommands in the first columns of docs/commands.md: `session create`, `print`.
+/// Returns the subcommands in the first columns of docs/commands.md: `session create`, `print`.
 fn documented_commands() -> Vec<Vec<String>> {
     let text = fs::read_to_string(source_dir().join("docs/commands.md")).expect("the commands");
     let mut commands = Vec::new();
@@ -364,7 +364,7 @@ fn documented_commands() -> Vec<Vec<String>> {
             let span = span.trim_start_matches("sudo ");
             let words: Vec<String> = match span.strip_prefix("trackway ") {
                 Some(rest) => rest.split(' ').take_while(subcommand).map(str::to_owned).collect(),
-                // `trackway session list`, `status`: of the same group.
+                // `trackway session list`, `status`: `status` belongs to the same group.
                 None => [group.clone(), vec![span.to_owned()]].concat(),
             };
             group = words[..words.len() - 1].to_vec();
@@ -424,7 +424,7 @@ fn the_demo_runs_and_shows_what_the_readme_shows() {
     }
 }
 
-/// Makes the page trackway(3) from these headers, as `make install` does; or lists its names.
+/// Makes the page trackway(3) from these headers, like `make install`; or lists its names.
 fn generate_manual_page(headers: &[PathBuf], list: bool) -> String {
     let mut awk = Command::new("awk");
     awk.args(["-v", "version=1.2.3"]).args(if list { &["-v", "list=1"][..] } else { &[] });
@@ -462,7 +462,7 @@ fn the_manual_page_of_the_c_api_says_what_the_headers_say() {
             let comment = words_without_markup(comment).join(" ");
             assert!(comment.starts_with("---") || said.contains(&comment), "{comment}\n\n{said}");
         }
-        // Every macro and function that is not of the inside.
+        // Every macro and function that is not internal.
         let defined = public.lines().filter_map(|line| line.strip_prefix("#define "));
         let weak = text.split("\nint ").skip(1);
         let of = |rest: &str| {
@@ -474,7 +474,7 @@ fn the_manual_page_of_the_c_api_says_what_the_headers_say() {
             assert!(page.contains(&format!("\n.SS {name}\n")), "{name} has no section");
         }
     }
-    // What is not in the headers is not in the page.
+    // Names that are not in the headers must not be in the page.
     let fixture = Fixture::new("manual");
     let other = fixture.path("trackway.h");
     let text = fs::read_to_string(&headers[0]).expect("a header");
@@ -560,8 +560,8 @@ fn an_installation_works_and_can_be_uninstalled() {
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 
-/// pkg-config's flags link the installed library under --as-needed; the name that programs load is
-/// the library's, not the linker script's.
+/// Checks that pkg-config's flags link the installed library under --as-needed, and that programs
+/// load the library by its own name, not by the linker script's.
 fn assert_pkg_config_links(fixture: &Fixture, root: &std::path::Path) {
     let script = fs::read(root.join("lib/libtrackway.so")).unwrap();
     let library = fs::read(root.join("lib/libtrackway.so.1")).unwrap();

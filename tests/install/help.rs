@@ -65,7 +65,7 @@ fn all_ways_to_ask_for_help_print_one_page_that_fits_a_screen() {
     assert!(decode_utf8(&wrong.stderr).contains("recrod"), "{}", decode_utf8(&wrong.stderr));
 }
 
-/// Manual pages and completions have every option that `--help-all` has.
+/// Manual pages and completions contain every option of `--help-all`.
 #[test]
 fn manual_pages_and_completions_keep_every_option() {
     let fixture = Fixture::new("help-manual");
@@ -91,7 +91,7 @@ fn manual_pages_and_completions_keep_every_option() {
     }
 }
 
-/// `trackway bench` is another program, which has help, manual pages and completions of its own.
+/// `trackway bench` is another program, with separate help, manual pages and completions.
 #[test]
 fn bench_is_the_other_program_in_help_manual_and_completions() {
     let fixture = Fixture::new("help-bench");
@@ -146,7 +146,7 @@ fn bench_without_its_program_says_where_that_comes_from() {
     assert_eq!(output.status.code(), Some(2), "{messages}");
     assert!(messages.starts_with("trackway: cannot find trackway-bench"), "{messages}");
     assert!(messages.contains("\nhint: ") && messages.contains("make install"), "{messages}");
-    // In PATH it is found.
+    // The command finds the program in PATH.
     let output = bench(&build_dir());
     assert!(output.status.success(), "{}", decode_utf8(&output.stderr));
     assert!(decode_utf8(&output.stdout).contains("tracepoint"), "{}", decode_utf8(&output.stdout));
@@ -164,7 +164,8 @@ fn trackway_alone_names_the_first_commands() {
         assert!(messages.contains("trackway --help"), "{messages}");
         let commands = suggested_commands(&messages);
         assert_eq!(commands.len(), 3, "{messages}");
-        // They work, one after the other, with a program and a folder in place of the examples.
+        // The suggested commands work one after the other, with a program and a folder instead of
+        // the examples.
         std::os::unix::fs::symlink("/bin/true", fixture.path("app")).unwrap_or_default();
         for command in commands {
             let command = command.replace("trackway print DIR", "trackway print trackway-*");
@@ -211,7 +212,7 @@ fn run_shell_line(fixture: &Fixture, line: &str, user: Option<u32>) -> Output {
 }
 
 /// Returns the user without rights to kernel events: this one (`Some(None)`), or another one.
-/// Returns `None`, after printing the reason, if root cannot become another user here.
+/// Returns `None`, after printing the reason, if root cannot become another user.
 fn find_unprivileged_user(fixture: &Fixture) -> Option<Option<u32>> {
     if !is_root() {
         return Some(None);
@@ -300,7 +301,7 @@ fn without_the_rights_of_root_the_suggested_commands_work() {
         }
         run_shell_line(&fixture, "trackway session destroy --all", user);
     }
-    // Root gets no such list: sudo would not help.
+    // Root gets no list of commands: sudo would not help.
     if is_root() && has_kernel_events(&fixture) {
         let line = "trackway record --kernel 'sched_switch' -o as-root -- true";
         let output = run_shell_line(&fixture, line, None);
@@ -313,7 +314,7 @@ fn without_the_rights_of_root_the_suggested_commands_work() {
     }
 }
 
-/// Services have these capabilities in docs/guides/kernel.md.
+/// docs/guides/kernel.md lists these capabilities for services.
 #[test]
 fn capabilities_are_enough_to_record_kernel_events() {
     let fixture = Fixture::new("help-capabilities");

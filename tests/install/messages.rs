@@ -1,7 +1,7 @@
-//! Messages about system errors: the event, its object, and the reason in words, without the number
-//! that the standard library adds ("os error 2").
+//! Messages about system errors: the failed operation, its object, and the reason in words, without
+//! the number that the standard library adds ("os error 2").
 //!
-//! The commands show the texts. The machine code of the whole program shows that no other code
+//! The commands show the messages. The machine code of the whole program shows that no other code
 //! displays a [`std::io::Error`]: such code would contain the address of its `Display`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -56,7 +56,7 @@ fn a_path_that_is_no_trace_gets_an_explanation() {
         let text = of("nowhere");
         let said = "trackway: cannot open \"nowhere\": No such file or directory\nhint: ";
         assert!(text.starts_with(said), "{command:?}: {text}");
-        // One that is followed may yet get its trace.
+        // A trace that is followed may still be created.
         if !command.contains(&"--follow") {
             let text = of("empty");
             let said = "trackway: \"empty\" is not a trace: neither it nor a folder in it has a ";
@@ -71,7 +71,7 @@ fn a_path_that_is_no_trace_gets_an_explanation() {
 fn errors_of_the_system_are_words() {
     let fixture = Fixture::new("messages-words");
     write_trace(&fixture.path("trace"));
-    // Whose metadata, index and streams cannot be read.
+    // The metadata, index and streams of this trace cannot be read.
     fs::create_dir_all(fixture.path("broken/metadata")).expect("a folder");
     std::os::unix::fs::symlink("loop", fixture.path("loop")).expect("a link");
     fs::write(fixture.path("file"), "text").expect("a file");
@@ -97,7 +97,7 @@ fn errors_of_the_system_are_words() {
         assert!(!text.contains("os error"), "{words:?}: {text}");
         assert!(text.contains(part), "{words:?}: {text}");
     }
-    // The output has no room.
+    // The output file has no space.
     let full = fs::File::options().write(true).open("/dev/full").expect("it is there");
     let output = fixture.trackway(&["list"]).stdout(full).output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stderr);
@@ -105,11 +105,12 @@ fn errors_of_the_system_are_words() {
     assert!(!text.contains("os error"), "{text}");
 }
 
-/// The machine code of a program: which instruction refers to which address.
+/// The machine code of a program: its functions and their references to addresses.
 struct MachineCode {
     /// Functions' first addresses by their mangled names.
     functions: BTreeMap<String, u64>,
-    /// Instructions that call or load an address, with the function that they are in.
+    /// Instructions that call or load an address, each with the function that contains the
+    /// instruction.
     references: BTreeMap<u64, Vec<(u64, u64)>>,
 }
 
@@ -139,8 +140,8 @@ impl MachineCode {
                 code.references.entry(target).or_default().push((at, function));
             }
         }
-        // What is referred to by a word of the global offset table (readelf: offset, information,
-        // type, addend).
+        // References through a word of the global offset table (readelf: offset, information, type,
+        // addend).
         for line in run_for_stdout(Command::new("readelf").args(["-rW"]).arg(program)).lines() {
             let words: Vec<&str> = line.split_ascii_whitespace().collect();
             let [offset, _, "R_X86_64_RELATIVE", target] = words[..] else { continue };
@@ -160,7 +161,7 @@ fn run_for_stdout(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Source lines of these places in functions, as text for people.
+/// Returns the source lines of these places in functions, as text for people.
 fn source_lines_of(program: &Path, places: &BTreeMap<u64, String>) -> Vec<String> {
     let addresses = places.keys().map(|address| format!("{address:x}"));
     let mut command = Command::new("addr2line");
@@ -199,9 +200,8 @@ fn find_display_calls(code: &MachineCode, display: u64, own: &str) -> BTreeMap<u
     found
 }
 
-/// RUN the machine code of both commands through a disassembler. EXPECT that only the crate
-/// `console`, which removes the number, displays a system error: the search finds its code, and no
-/// other.
+/// RUN both commands' machine code through a disassembler. EXPECT that only the crate `console`,
+/// which removes the number, displays a system error: the search finds its code, and no other.
 #[test]
 fn nothing_but_the_console_displays_an_error_of_the_system() {
     if !cfg!(target_arch = "x86_64") {
@@ -212,7 +212,7 @@ fn nothing_but_the_console_displays_an_error_of_the_system() {
         return report_skipped(format!("{tool} is not installed"));
     }
     let target = build_dir().parent().expect("a parent").to_owned();
-    // Not optimised: every function is where it was written.
+    // Without optimisation, no function is inlined elsewhere.
     let mut cargo = Command::new("cargo");
     // Uses the artefacts that `make test` has compiled for tests: they unwind, and have all
     // features. When cargo builds a test, too, it enables the features of tests.
@@ -235,7 +235,7 @@ fn nothing_but_the_console_displays_an_error_of_the_system() {
             );
         }
     }
-    // Seeded: this program displays one, as text and in a text.
+    // A seeded fault: this program displays a system error, as text and within a text.
     let error = std::io::Error::from_raw_os_error(libc::ENOENT);
     assert!(shown_as_text(&error).contains("os error"));
     assert!(shown_in_a_text(&error).contains("os error"));
@@ -261,7 +261,7 @@ fn shown_in_a_text(error: &std::io::Error) -> String {
 fn find_system_error_displays(program: &Path, own: &str) -> BTreeMap<u64, String> {
     let code = MachineCode::read(program);
     let is_display = |name: &&String| {
-        // std::io::Error, in both ways in which rustc writes names.
+        // std::io::Error in both name mangling schemes of rustc.
         let is_of_std = name.contains("3std2io5error") && name.contains("5Error");
         let is_legacy = name.contains("std..io..error..Error$u20$as$u20$core..fmt..Display");
         is_of_std && name.ends_with("7Display3fmt") && !name.contains("9ErrorKind") || is_legacy

@@ -13,12 +13,12 @@ use trackway_tests::terminal::{TerminalOutput, TerminalStreams, run_on_terminal}
 /// screen, bell, return, an 8-bit control sequence introducer as UTF-8, and a right-to-left
 /// override.
 const HOSTILE_NAME: &str = "evil\x1b[2J\x07\r\u{9b}31m\u{202e}name";
-/// The same as it is shown.
+/// The name `HOSTILE` with its escapes.
 const ESCAPED_NAME: &str = "evil\\u001b[2J\\u0007\\r\\u009b31m\\u202ename";
 
-/// Writes a trace of CTF 1.8 that another tracer might have written: every name and every string in
-/// it is hostile. It has one event, with a field whose value has an 8-bit control character of its
-/// own.
+/// Writes a trace of CTF 1.8, as another tracer might write it, in which every name and every
+/// string is hostile. The trace has one event, with a field whose value contains another 8-bit
+/// control character.
 fn write_hostile_trace(fixture: &Fixture, folder: &str, event: &str) -> PathBuf {
     let trace = fixture.path(folder);
     fs::create_dir_all(&trace).expect("a folder");
@@ -50,8 +50,8 @@ fn run_on_whole_terminal(command: &mut Command) -> TerminalOutput {
     run_on_terminal(command, TerminalStreams::StdoutAndStderr)
 }
 
-/// Checks that a terminal gets no control sequences but colours, and no line ends but those of
-/// lines whose beginnings satisfy `is_line`.
+/// Checks that the terminal output contains no control sequences except colours, and no line ends
+/// except those of lines whose beginnings satisfy `is_line`.
 fn assert_harmless(shown: &TerminalOutput, what: &str) {
     let text = std::str::from_utf8(&shown.bytes);
     let text = text.unwrap_or_else(|error| panic!("{what}: {error}: {shown:?}"));
@@ -105,7 +105,7 @@ fn names_of_a_hostile_trace_control_no_terminal() {
         let name = if form.contains(&"json") { "evil" } else { ESCAPED_NAME };
         assert!(shown.text().contains(name), "{form:?}: {}", shown.text());
     }
-    // Also where a terminal is given as the file.
+    // Names are also escaped if a terminal is given as the output file.
     let shown = run_on_whole_terminal(&mut trackway_command(
         &fixture,
         &["print", "-o", "/dev/stdout"],
@@ -127,14 +127,14 @@ fn a_pipe_gets_names_as_babeltrace2_has_them() {
     }
 }
 
-/// RUN commands on files whose names have line ends, each of which writes a message. EXPECT no line
-/// that begins inside such a name.
+/// RUN commands on files whose names contain line ends; each command writes a message. EXPECT that
+/// no line of the output begins inside such a name.
 #[test]
 fn a_line_end_in_a_files_name_begins_no_line_on_a_terminal() {
     const FORGED_MESSAGE: &str = "one\ntrackway: forged";
     let fixture = Fixture::new("hostile-file-lines");
     let trace = write_hostile_trace(&fixture, FORGED_MESSAGE, "app:request");
-    // Its stream is cut off.
+    // The stream of this trace is cut off.
     let stream = trace.join(format!("stream {HOSTILE_NAME}"));
     let bytes = fs::read(&stream).expect("the stream");
     fs::write(trace.join(FORGED_MESSAGE), &bytes[..bytes.len() - 1]).expect("a stream");
@@ -178,7 +178,8 @@ fn a_line_end_in_a_name_begins_no_line_on_a_terminal() {
     }
 }
 
-/// Returns commands with wrong arguments from the user; each fails, with the name in its message.
+/// Returns commands with wrong arguments from the user; each fails, with the argument in its
+/// message.
 fn failing_commands(fixture: &Fixture) -> Vec<Command> {
     let hostile = OsStr::from_bytes(b"evil\x1b[2J\x9b31m\xff\xe2\x80\xae");
     let with = |words: &[&str]| trackway_command(fixture, words, &[hostile]);
@@ -245,7 +246,7 @@ fn a_hostile_process_and_its_recording_control_no_terminal() {
 
     let program = fixture.compile("hostile", text, true, &[]);
     let trace = fixture.path(&format!("trace {HOSTILE_NAME}"));
-    // Recorded on a terminal, into a folder of a hostile name.
+    // The recording runs on a terminal, into a folder with a hostile name.
     let mut record = trackway_command(&fixture, &["record", "-o"], &[trace.as_os_str()]);
     record.args(["--context", "procname", "--"]).arg(&program);
     let shown = run_on_terminal(&mut record, TerminalStreams::Errors);
@@ -256,7 +257,7 @@ fn a_hostile_process_and_its_recording_control_no_terminal() {
         run_on_whole_terminal(&mut trackway_command(&fixture, &["print"], &[trace.as_os_str()]));
     assert_harmless(&shown, "print");
     assert!(shown.text().contains("app:request"), "{}", shown.text());
-    // Listed while it runs.
+    // The program is listed while it runs.
     let mut child = fixture.command(&program);
     child.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     let mut child = child.spawn().expect("the program starts");
@@ -344,7 +345,7 @@ fn pipes_get_colours_only_if_they_are_asked_for() {
     let plain = print(&[]).stdout;
     assert_eq!(plain, print(&["--color", "never"]).stdout);
     let coloured = String::from_utf8(print(&["--color", "always"]).stdout).expect("UTF-8");
-    // Coloured output is for terminals: names are escaped as for one.
+    // Coloured output is for terminals: names are escaped as on a terminal.
     assert!(coloured.contains(&format!("\x1b[1m{ESCAPED_NAME}\x1b[0m: ")), "{coloured:?}");
     let shown = TerminalOutput { status: print(&[]).status, bytes: coloured.into_bytes() };
     assert_harmless(&shown, "--color always");
@@ -392,7 +393,7 @@ fn errors_losses_and_help_have_colours_of_their_own() {
         let piped = fixture.trackway(&[&["--color=always"], words].concat()).output().expect("it");
         assert!(String::from_utf8_lossy(&piped.stdout).contains(COLOUR_PREFIX));
     }
-    // More events than the smallest buffers have room for.
+    // There are more events than the smallest buffers can hold.
     let text = "#include <trackway/trackway.h>\n\
         TRACKWAY_EVENT(app, many, TRACKWAY_INFO, (u64, n));\n\
         int main(void) { for (unsigned long n = 0; n < 3000000; n++) trackway(app, many, n); }\n";

@@ -1,8 +1,8 @@
-//! A program that is linked with a plain `-ltrackway` needs the library, whatever the linker's
-//! defaults are, and so takes part in sessions.
+//! A program that is linked with a plain `-ltrackway` needs the library for all defaults of the
+//! linker, and so takes part in sessions.
 //!
-//! The header's references are weak: under `--as-needed` a linker drops a library that has no
-//! other references to it. The development library is a linker script that adds a strong one.
+//! The header's references are weak: under `--as-needed`, a linker drops a library without other
+//! references to it. The development library is a linker script that adds a strong reference.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn link_dir() -> PathBuf {
     build_dir().canonicalize().expect("what was built").join("link")
 }
 
-/// Compiles the program with these flags, followed by those of the library.
+/// Compiles the program with these flags, followed by the flags of the library.
 fn compile_program(fixture: &Fixture, compiler: &str, flags: &[&str], library: &[&str]) -> PathBuf {
     fs::write(fixture.path("app.c"), SOURCE).expect("a file");
     let program = fixture.path("app");

@@ -1,5 +1,5 @@
-//! The preload helpers: every wrapped function leaves its events, and every program runs as it
-//! would without them.
+//! The preload helpers: every wrapped function leaves its events, and every program runs as without
+//! the helpers.
 //!
 //! The programs in `tests/preload/` print the events that their calls must leave in the trace.
 //!
@@ -30,8 +30,8 @@ fn printed_events(fixture: &Fixture, recording: &Recording) -> Vec<String> {
     fixture.print(&recording.trace).lines().map(event).collect()
 }
 
-/// Records a program that prints its expected events with a helper; returns the expected and the
-/// recorded ones.
+/// Records a program that prints its expected events, with a helper. Returns the expected and the
+/// recorded events.
 fn record_with_helper(
     fixture: &Fixture,
     helper: &str,
@@ -102,7 +102,7 @@ fn signal_handlers_that_post_or_jump_out_of_a_lock_are_recorded() {
     assert!(expected.len() >= 60, "{} events", expected.len());
 }
 
-/// The order holds however long the wrapped function takes to return.
+/// The release comes first in the trace, even if the wrapped function returns late.
 #[test]
 fn releases_are_recorded_before_the_next_acquisition() {
     let fixture = Fixture::new("preload-handover");
@@ -174,7 +174,7 @@ fn every_function_that_makes_processes_leaves_its_events() {
     let fixture = Fixture::new("preload-fork");
     let program = fixture.compile_file("preload/fork.c", false, &[]);
     let (mut expected, mut found) = record_with_helper(&fixture, "fork", &program, &[]);
-    // Of several processes: each has its order, all together have none.
+    // With several processes, only the events of each process are ordered.
     expected.sort();
     found.sort();
     assert_same_events(&expected, &found);
@@ -190,7 +190,7 @@ fn every_allocation_function_leaves_its_events() {
     assert_same_events(&expected, &found[..expected.len().min(found.len())]);
 }
 
-/// The pool that serves until the C library's allocator is looked up.
+/// The pool serves allocations until the C library's allocator has been looked up.
 #[test]
 fn threads_share_the_libc_helpers_pool() {
     let fixture = Fixture::new("preload-pool");
@@ -225,7 +225,7 @@ fn build_plugin(fixture: &Fixture, folder: &Path) -> String {
     crc32(&bytes).to_string()
 }
 
-/// CRC-32 as debug links have it: IEEE 802.3's.
+/// Computes the CRC-32 of debug links, which is that of IEEE 802.3.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| {
@@ -246,7 +246,7 @@ fn shared_objects_are_recorded_when_they_are_there_come_and_go() {
     let program = fixture.compile_file("preload/dl.c", false, &["-ldl", &rpath]);
     let (said, found) = record_with_helper(&fixture, "dl", &program, &[folder.to_str().unwrap()]);
 
-    // The state dump: the objects at the start, in the loader's order.
+    // The state dump lists the objects at the start, in the loader's order.
     let at = said.iter().position(|line| line.starts_with("lttng_ust_dl:dlopen")).unwrap();
     let objects: Vec<&str> =
         said[..at].iter().filter_map(|line| line.split_once(' ')).map(|it| it.1).collect();
@@ -264,7 +264,7 @@ fn shared_objects_are_recorded_when_they_are_there_come_and_go() {
     let libc = infos.iter().find(|info| info.contains("/libc.so.6\"")).expect("a canonical path");
     assert!(libc.contains("is_pic = 1, has_build_id = 1"), "{libc}");
 
-    // Then calls, in order, until there is a child, which repeats all of it.
+    // Calls follow in order, until there is a child process, which repeats all events.
     let child = said.iter().position(|line| line == "child").unwrap();
     let memsz = |line: &str| -> String {
         let (_, rest) = line.split_once("memsz = ").unwrap();
@@ -292,7 +292,7 @@ fn shared_objects_are_recorded_when_they_are_there_come_and_go() {
     }
 }
 
-/// exit() does not wait for threads in the loader, and the helper must not either.
+/// exit() does not wait for threads in the loader; the helper must not wait, either.
 #[test]
 fn programs_end_with_the_dl_helper_whoever_is_in_the_loader() {
     let fixture = Fixture::new("preload-exit");
@@ -308,7 +308,7 @@ fn programs_end_with_the_dl_helper_whoever_is_in_the_loader() {
     }
 }
 
-/// The loader looks where the DT_RPATHs say of all objects that needed the one that calls `dlopen`.
+/// The loader searches the DT_RPATHs of all objects that needed the caller of `dlopen`.
 #[test]
 fn objects_that_are_found_by_inherited_rpaths_are_found_with_the_dl_helper() {
     let fixture = Fixture::new("preload-rpath");
@@ -339,7 +339,7 @@ fn objects_that_are_found_by_inherited_rpaths_are_found_with_the_dl_helper() {
     assert!(loads.any(|event| event.contains(&path)), "{found:#?}");
 }
 
-/// An object that is not in the system's folders is not found with the helper either.
+/// An object that is not in the system's folders is not found with the helper, either.
 #[test]
 fn objects_without_default_folders_keep_to_that_with_the_dl_helper() {
     let fixture = Fixture::new("preload-nodefaultlib");
@@ -373,14 +373,14 @@ fn babeltrace_takes_in_what_the_dl_helper_says() {
     let options = ["--context", "vpid", "--preload", "dl"];
     let recording = fixture.record(&options, &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
-    // Without an `ip` context the analysis has nothing to look up; it must read the rest.
+    // Without an `ip` context, the analysis has nothing to look up; it must read the other fields.
     let mut babeltrace = fixture.command("babeltrace2");
     let output = babeltrace.arg("--debug-info").arg(&recording.trace).output().unwrap();
     assert!(output.status.success(), "{}", lossy_text(&output.stderr));
     assert!(lossy_text(&output.stdout).contains("lttng_ust_statedump:bin_info"));
 }
 
-/// Symbols that other objects see, of a library.
+/// Returns the symbols that a library exports.
 fn exported_symbols(path: &Path) -> BTreeSet<String> {
     let mut readelf = Command::new("readelf");
     let output = readelf.args(["-W", "--dyn-syms"]).arg(path).output().expect("readelf runs");
@@ -450,7 +450,7 @@ fn helpers_need_the_c_library_alone_and_no_thread_storage_that_allocates() {
     }
 }
 
-/// The one function in assembly: branches to it may be tracked, and it can be unwound.
+/// `vfork` is the only function in assembly: branches to it may be tracked, and it can be unwound.
 #[test]
 fn vfork_begins_with_a_landing_pad_and_has_unwind_information() {
     if !has("objdump") {
@@ -493,8 +493,8 @@ fn every_helper_compiles_without_a_warning() {
     }
 }
 
-/// A resolver of an indirect function runs before the helpers are relocated: there are no events,
-/// no functions of the C library, no errno yet.
+/// The resolver of an indirect function runs before the helpers are relocated: at that time there
+/// are no events, no C library functions and no errno.
 #[test]
 fn calls_before_relocation_work() {
     let fixture = Fixture::new("preload-early");
@@ -526,14 +526,14 @@ fn calls_before_relocation_work() {
 
 // --- Chains of preloaded libraries ---------------------------------------------------------------
 
-/// Calls of `tests/preload/mixed.c`, of events that nothing else in the process emits.
+/// Calls of `tests/preload/mixed.c` with events that no other code in the process emits.
 const MIXED_CALLS: [&str; 3] = [
     "trackway_pthread:cond_broadcast 2000",
     "trackway_pthread:sem_post 2000",
     "trackway_fork:fork 5",
 ];
 
-/// Checks the recording; with `allocations`, it must also have the calls of realloc(3).
+/// Checks the recording, which with `allocations` must also contain the calls of realloc(3).
 fn check_mixed_calls(fixture: &Fixture, recording: &Recording, allocations: bool, what: &str) {
     let messages = recording.messages();
     assert!(recording.output.status.success(), "{what}: {messages}");
@@ -609,7 +609,7 @@ fn helpers_work_in_sanitized_programs() {
         let program = fixture.compile_file("preload/mixed.c", false, &[&flag, "-g"]);
         let alone = fixture.command(&program).output().unwrap();
         assert!(alone.status.success(), "{flag}: {}", lossy_text(&alone.stderr));
-        // Sanitizers have allocators of their own, before the helper's.
+        // Sanitizers have their own allocators, which precede the helper's.
         let allocations = kind == "undefined";
         let recording = record_mixed_calls(&fixture, &[program.to_str().unwrap()], None);
         check_mixed_calls(&fixture, &recording, allocations, &flag);
@@ -626,7 +626,7 @@ fn helpers_work_under_valgrind() {
     let program = fixture.compile_file("preload/mixed.c", false, &[]);
     let program = program.to_str().unwrap();
     let command = ["valgrind", "-q", "--error-exitcode=77", program];
-    // It replaces the allocator in the program's memory: the helper's is not called.
+    // valgrind replaces the allocator in the program's memory: the helper is not called.
     check_mixed_calls(&fixture, &record_mixed_calls(&fixture, &command, None), false, "valgrind");
 }
 
@@ -677,7 +677,7 @@ fn real_programs_run_under_all_helpers_as_without() {
         assert_same_outcome(&alone, &recording.output, &what);
         assert!(recording.summary.recorded > 100, "{what}: {}", recording.messages());
         assert_eq!(recording.summary.lost, 0, "{what}: {}", recording.messages());
-        // Loaded, without a recording.
+        // The helpers are loaded, without a recording.
         let libraries: Vec<PathBuf> =
             PRELOAD_HELPERS.iter().map(|helper| helper_path(helper)).collect();
         let names: Vec<&str> = libraries.iter().filter_map(|path| path.to_str()).collect();

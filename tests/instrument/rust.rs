@@ -1,4 +1,5 @@
-//! The crate `trackway`: its examples, built by cargo in several ways, recorded, and read back.
+//! The crate `trackway`: its examples, built by cargo with several profiles, recorded, and read
+//! back.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -8,17 +9,17 @@ use std::process::Command;
 
 use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
-/// A way of building.
+/// A build profile.
 #[derive(Debug, Clone, Copy)]
 struct BuildProfile {
     name: &'static str,
-    /// Options for cargo that make the program, which has a target folder of its own.
+    /// Options of cargo for the profile; its programs have a separate target folder.
     options: &'static [&'static str],
 }
 
 const DEBUG_PROFILE: BuildProfile = BuildProfile { name: "debug", options: &[] };
 const RELEASE_PROFILE: BuildProfile = BuildProfile { name: "release", options: &["--release"] };
-/// Many pieces that are optimised on their own, then together.
+/// Many codegen units, which are optimised separately and then together.
 const THIN_LTO_PROFILE: BuildProfile = BuildProfile {
     name: "thin",
     options: &[
@@ -40,12 +41,13 @@ const NO_LTO_PROFILE: BuildProfile = BuildProfile {
     ],
 };
 
-/// Returns the example `name`, built so, or `None`, after printing the reason, without cargo.
+/// Returns the example `name`, built with this profile; `None`, after printing the reason, without
+/// cargo.
 fn build_example(name: &str, profile: BuildProfile) -> Option<PathBuf> {
     build_example_with_flags(name, profile, &[])
 }
 
-/// Does the same with flags for the compiler.
+/// Builds an example like [`example`], with additional flags for the compiler.
 fn build_example_with_flags(name: &str, profile: BuildProfile, flags: &[&str]) -> Option<PathBuf> {
     if !has("cargo") {
         report_skipped("cargo is not installed");
@@ -65,7 +67,8 @@ fn build_example_with_flags(name: &str, profile: BuildProfile, flags: &[&str]) -
     Some(if library.exists() { library } else { folder.join(name) })
 }
 
-/// Records a program that must succeed; its events as "name: { fields }", without contexts.
+/// Records a program, which must succeed; returns its events as "name: { fields }", without
+/// contexts.
 fn record_events<S: AsRef<OsStr>>(fixture: &Fixture, command: &[S]) -> Vec<String> {
     record_events_with_options(fixture, &[], command)
 }
@@ -82,7 +85,7 @@ fn record_events_with_options<S: AsRef<OsStr>>(
     let recording = fixture.record(&all, command);
     assert!(recording.output.status.success(), "{}", recording.messages());
     assert_eq!(recording.summary.lost, 0, "{}", recording.messages());
-    // Not all of it is UTF-8: `values` records some bytes that are not.
+    // The output is not all UTF-8: `values` records some other bytes.
     let output =
         fixture.trackway(&[OsStr::new("print"), trace.as_os_str()]).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -134,14 +137,14 @@ fn check_values_recorded(profile: BuildProfile) {
     let cut = events.remove(cut);
     let expected: Vec<&str> = VALUES_EVENTS.lines().collect();
     assert_eq!(events, expected, "{profile:?}");
-    // Both long ones were cut to the same length: half of 4000 less 9 for the lengths and 6 bytes.
+    // Both long strings were cut to equal length: half of 4000 less 9 for the lengths and 6 bytes.
     let text = cut.split('"').nth(1).expect("a text");
     assert!(text.ends_with("ä…") && (1985..=1993).contains(&text.len()), "{}", text.len());
     assert!(cut.contains("short = \"short\"") && cut.contains("_second_length = 498,"), "{cut}");
 }
 
-/// The labels go with the code of a value that the compiler knows never to exist; the event's
-/// description stays, and is refused.
+/// The compiler removes the labels with the code of a value that can never exist. The event's
+/// description remains, and is refused.
 #[test]
 fn an_enumeration_that_never_has_a_value_links_and_stays_off() {
     let fixture = Fixture::new("rust-never");
@@ -172,7 +175,7 @@ fn values_keep_their_types_when_the_linker_drops_what_is_unused() {
     check_values_recorded(NO_LTO_PROFILE);
 }
 
-/// Without a recorder, without the library: nothing happens, not even a window.
+/// Without a recorder and without the library, the program has no effect: it makes no window.
 #[test]
 fn programs_run_where_nothing_is_installed() {
     let fixture = Fixture::new("rust-alone");
@@ -210,7 +213,7 @@ fn static_programs_run_with_everything_off_and_carry_the_note() {
     assert_eq!(read("-n").matches("Trackway").count(), 1, "{}", read("-n"));
 }
 
-/// Linked with the library, a program is traceable without `record` starting it.
+/// A program that is linked with the library is traceable although `record` did not start it.
 #[test]
 fn a_program_can_be_linked_with_the_library() {
     let fixture = Fixture::new("rust-linked");
@@ -247,7 +250,7 @@ fn libraries_that_are_loaded_later_announce_their_events() {
     }
 }
 
-/// C and Rust in one module: both kinds of events are found, by one note.
+/// One note in the module finds both kinds of events, of C and of Rust.
 #[test]
 fn modules_of_c_and_rust_have_one_note() {
     let fixture = Fixture::new("rust-mixed");
@@ -280,7 +283,7 @@ fn modules_of_c_and_rust_have_one_note() {
     }
 }
 
-/// Span ids as the registry gives them, replaced by #1, #2, … in their order.
+/// Replaces the span ids of the registry by #1, #2, … in the order of their occurrence.
 fn renumber_span_ids(events: &[String]) -> Vec<String> {
     let mut ids: Vec<String> = vec!["0".to_owned()];
     let id = |name: &str| format!("{name} = ");
@@ -331,8 +334,7 @@ tracing:other_end: { span_id = #7 }
 tracing:request_end: { span_id = #5 }
 ";
 
-/// Removes the lines of events that are named after their place in the source, which does not
-/// matter here.
+/// Removes the line numbers in names of events that are named after their place in the source.
 fn replace_source_lines(events: &[String]) -> Vec<String> {
     let place = "tracing:crates/rust/examples/tracing.rs:";
     let named = |event: &String| match event.strip_prefix(place) {
@@ -355,7 +357,8 @@ fn a_program_that_speaks_through_tracing_is_traced_by_one_line() {
             replace_source_lines(&renumber_span_ids(&record_events(&fixture, &[&program])));
         assert_eq!(events, SPANS_EVENTS.lines().collect::<Vec<_>>(), "{profile:?}");
     }
-    // Only some events: the callsites of the others are off, and so are the enclosing spans.
+    // Only some events are enabled: the callsites of the others are off, and so are the enclosing
+    // spans.
     let Some(program) = build_example("tracing", DEBUG_PROFILE) else { return };
     let events = record_events_with_options(&fixture, &["--event", "tracing:varies"], &[&program]);
     assert_eq!(events, SPANS_VARIES_EVENTS.lines().collect::<Vec<_>>());
@@ -418,7 +421,7 @@ fn spans_that_end_in_other_threads_add_up() {
 }
 
 /// No process waits for ever, whatever the program's threads do when it forks, and whichever code
-/// allocates. (So many simultaneous events may be lost; that does not matter here.)
+/// allocates. (Some of the many simultaneous events may be lost; this test accepts that.)
 #[test]
 fn spans_go_on_in_forked_children_and_in_allocators() {
     let fixture = Fixture::new("rust-forks");
@@ -451,7 +454,7 @@ fn rare_uses_of_spans_are_recorded() {
     let long =
         events.iter().find(|event| event.starts_with("corners:long: ")).expect("it is there");
     assert!(long.contains("value = \"0 1 2 3 ") && long.ends_with("…\" }"), "{long}");
-    // Of values that come later, all and nothing else, without their spans.
+    // Values that are recorded later give only their own events, without their spans.
     let events =
         record_events_with_options(&fixture, &["--event", "corners:load_record"], &[&program]);
     assert_eq!(events.len(), 10, "{events:#?}");
@@ -496,7 +499,7 @@ fn a_program_that_speaks_through_log_is_traced_by_one_line() {
     assert_eq!(without_lines, expected);
 }
 
-/// Cost of a disabled call, as far as machine code shows it.
+/// Checks the cost of a disabled call, as far as the machine code shows it.
 #[test]
 fn a_call_that_is_off_is_two_loads_and_a_branch() {
     if !cfg!(target_arch = "x86_64") || !has("objdump") {

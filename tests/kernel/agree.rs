@@ -1,15 +1,15 @@
 //! Kernel events, compared with the counts of independent observers in the same run.
 //!
 //! The counts can be exact, because both observers count *the same threads from the same moment
-//! on*, exec(2) of the program, and only events that happen in a thread's own context. Other
-//! activity of the machine is in neither count. perf begins to count when the program is executed;
-//! bpftrace selects threads by the name that they have from then on; strace follows the program by
-//! ptrace(2), which stops it at every call but adds no calls. Our counts are the records of the
+//! on*, exec(2) of the program, and only events that happen in a thread's own context. Neither
+//! count includes other activity of the machine. perf begins to count when the program is executed;
+//! bpftrace selects threads by their name after exec; strace follows the program by ptrace(2),
+//! which stops it at every call but adds no calls. Trackway's counts are the records of the
 //! program's threads, identified by `sched_process_fork`, after its `sched_process_exec`.
 //!
-//! Not counted: events between the moment at which the other observer begins and
-//! `sched_process_exec` (pages, switches), and events after the moment at which perf ends, which
-//! precedes the signal to the parent (signals of children).
+//! Not counted are events between the moment at which the other observer begins and
+//! `sched_process_exec` (page faults, switches), and events after the moment at which perf ends,
+//! which precedes the signal to the parent (signals of children).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,10 +21,10 @@ use std::process::{Child, Stdio};
 use trackway_tests::steps::{send_signal, wait_for};
 use trackway_tests::{Fixture, has, has_kernel_events, report_skipped};
 
-/// Counts by an event's name.
+/// Counts by event name.
 type EventCounts = BTreeMap<String, u64>;
 
-/// Events of the program below.
+/// Events that the program `agree` causes.
 const PROGRAM_EVENTS: [&str; 14] = [
     "syscalls:sys_enter_openat",
     "syscalls:sys_exit_openat",
@@ -41,10 +41,10 @@ const PROGRAM_EVENTS: [&str; 14] = [
     "signal:signal_deliver",
     "exceptions:page_fault_user",
 ];
-/// Suffix of the programs' names, by which they are found in the trace.
+/// Suffix of the program's name, by which its threads are found in the trace.
 const PROGRAM_SUFFIX: &str = "/agree\"";
 
-/// Returns true if `observer` works here; otherwise prints what is missing.
+/// Returns true if `observer` works on this machine; otherwise prints the missing part.
 fn is_observer_available(fixture: &Fixture, observer: &str) -> bool {
     if !has(observer) {
         report_skipped(format!("{observer} is not installed"));
@@ -53,17 +53,17 @@ fn is_observer_available(fixture: &Fixture, observer: &str) -> bool {
     has_kernel_events(fixture)
 }
 
-/// Recording of a command, with the number of events that may be missing. The kernel skips a
-/// program of ours while another BPF program runs on the same CPU; it counts the skips of all
-/// programs of the machine together.
+/// The recording of a command, with the number of events that may be missing. The kernel skips a
+/// BPF program of Trackway while another BPF program runs on the same CPU; it only counts the skips
+/// of all programs of the machine together.
 struct RecordedCommand {
     lines: Vec<String>,
     missed: u64,
 }
 
 /// Records `events` of `command`, with enough memory for all of them. Tries again a few times if
-/// the kernel skipped BPF programs: it does not report whose programs it skipped, so the counts are
-/// then a range.
+/// the kernel skipped BPF programs. The kernel does not report which programs it skipped, so the
+/// counts are then a range.
 fn record_command(fixture: &Fixture, events: &str, command: &[&str]) -> RecordedCommand {
     const TRIES_MAX: usize = 4;
     for _ in 1..TRIES_MAX {
@@ -94,7 +94,8 @@ impl RecordedCommand {
         Self { lines: text.lines().map(str::to_owned).collect(), missed }
     }
 
-    /// Counts the events in the threads of the program whose name ends so, from its first exec on.
+    /// Counts the events in the threads of the program whose name ends with `program`, from its
+    /// first exec on.
     fn counts(&self, program: &str) -> EventCounts {
         let mut threads = BTreeSet::new();
         let mut counts = EventCounts::new();
@@ -116,7 +117,7 @@ impl RecordedCommand {
         counts
     }
 
-    /// Compares with the counts of another observer, which has the same names.
+    /// Compares the recorded counts with those of another observer, by event name.
     fn check(&self, recorded: &EventCounts, observed: &EventCounts) {
         for (name, observed) in observed {
             let recorded = recorded.get(name).copied().unwrap_or(0);
@@ -126,19 +127,19 @@ impl RecordedCommand {
     }
 }
 
-/// `… NAME: {`
+/// Returns the name in a line `… NAME: {`.
 fn event_name(line: &str) -> &str {
     let before = line.split(": {").next().unwrap_or_default();
     before.rsplit(' ').next().unwrap_or_default()
 }
 
-/// Returns the first field of this name.
+/// Returns the value of the first field with this name.
 fn field_value(line: &str, field: &str) -> Option<u64> {
     let (_, rest) = line.split_once(&format!(" {field} = "))?;
     rest.split([' ', ',']).next()?.parse().ok()
 }
 
-/// Returns the name that a trace has for the kernel's `subsystem:name`.
+/// Returns the name in traces of the kernel's event `subsystem:name`.
 fn trace_event_name(event: &str) -> String {
     let name = event.split(':').next_back().unwrap_or_default();
     match name.split_once("sys_") {
@@ -151,7 +152,7 @@ fn trace_event_name(event: &str) -> String {
     }
 }
 
-/// RUN a program that does the same each time, counted by perf. EXPECT the same counts of each
+/// RUN a program that does the same work each time, counted by perf. EXPECT the same counts of each
 /// event, and the known numbers of the program.
 #[test]
 fn perf_counts_as_many_of_each_event() {
@@ -176,13 +177,13 @@ fn perf_counts_as_many_of_each_event() {
     };
     let observed: EventCounts = text.lines().filter_map(count).collect();
     assert_eq!(observed.len(), PROGRAM_EVENTS.len(), "{text}");
-    // The program did as documented, and the other observer counted something.
+    // The program worked as documented, and the other observer counted events.
     assert_eq!((observed["sched_process_exec"], observed["sched_process_fork"]), (5, 17), "{text}");
     assert!(observed.values().all(|&count| count >= 5), "{text}");
     recorded.check(&recorded.counts(PROGRAM_SUFFIX), &observed);
 }
 
-/// The same, counted by bpftrace.
+/// RUN the same program, counted by bpftrace. EXPECT the same counts of each event.
 #[test]
 fn bpftrace_counts_as_many_of_each_event() {
     let fixture = Fixture::new("kernel-bpftrace");
@@ -213,7 +214,7 @@ fn bpftrace_counts_as_many_of_each_event() {
     recorded.check(&recorded.counts(PROGRAM_SUFFIX), &observed);
 }
 
-/// Returns strace's name of a call, from the kernel's.
+/// Returns strace's name of a call, given the kernel's name.
 fn strace_call_name(name: &str) -> &str {
     match name {
         "newstat" => "stat",
@@ -226,7 +227,7 @@ fn strace_call_name(name: &str) -> &str {
     }
 }
 
-/// Returns our counts of calls that were entered, without those that never return: strace counts
+/// Returns Trackway's counts of entered calls, without calls that never return: strace counts
 /// returned calls.
 fn count_returned_calls(counts: &EventCounts) -> EventCounts {
     let mut calls = EventCounts::new();
@@ -250,8 +251,8 @@ fn parse_strace_table(text: &str) -> EventCounts {
     text.lines().filter_map(row).collect()
 }
 
-/// Compares call by call, in both directions. strace also reports the call that executes the
-/// program, whose entry precedes our count.
+/// Compares the counts of each call, in both directions. strace also reports the call that executes
+/// the program, whose entry precedes Trackway's count.
 fn check_calls_with_strace(recorded: &RecordedCommand, program: &str, text: &str) -> EventCounts {
     let mut observed = parse_strace_table(text);
     *observed.get_mut("execve").expect("the first call") -= 1;
@@ -295,7 +296,7 @@ fn strace_counts_as_many_calls_of_a_compiler() {
     assert!(observed.len() > 20 && observed["openat"] > 50 && observed["execve"] > 1, "{text}");
 }
 
-/// A recorder of a web server, as long as it lives.
+/// The recorder of a web server, which ends when this value is dropped.
 struct ServerRecorder(Child);
 
 impl Drop for ServerRecorder {
@@ -328,8 +329,8 @@ fn fetch_page(port: u16) -> String {
     answer
 }
 
-/// RUN a web server with a thread for each request, under load, followed by strace. EXPECT as many
-/// of each call.
+/// RUN a web server with a thread for each request, under load, followed by strace. EXPECT the same
+/// number of each call.
 #[test]
 fn strace_counts_as_many_calls_of_a_web_server() {
     const CLIENTS: usize = 3;
@@ -338,7 +339,7 @@ fn strace_counts_as_many_calls_of_a_web_server() {
     if !is_observer_available(&fixture, "strace") || !can_strace(&fixture) {
         return;
     }
-    // Not a python that is a shell script on PATH.
+    // A python in PATH may be a shell script, so that this path is used.
     let python = PathBuf::from("/usr/bin/python3");
     if !python.is_file() {
         return report_skipped("there is no /usr/bin/python3");
@@ -361,7 +362,7 @@ fn strace_counts_as_many_calls_of_a_web_server() {
                 .spawn(|| (0..REQUESTS).for_each(|_| assert!(fetch_page(port).ends_with("found"))));
         }
     });
-    // Its threads are gone: none ends within a call, which strace would not count.
+    // All other threads have ended: no thread ends within a call, which strace would not count.
     wait_for("the last answer's thread", || {
         fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() == 1)
     });

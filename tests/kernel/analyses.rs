@@ -16,11 +16,11 @@ const PROGRAM_EVENTS: &str = "sched_switch,sched_wakeup,sched_wakeup_new,sched_w
                       mm_vmscan_wakeup_kswapd,mm_page_alloc,mm_page_free,irq_handler_entry,\
                       irq_handler_exit,softirq_entry,softirq_exit,softirq_raise,\
                       writeback_pages_written,syscalls";
-/// And of everything that runs.
+/// Kernel events that are recorded of all processes.
 const SYSTEM_EVENTS: &str = "sched_switch,irq_handler_entry,irq_handler_exit,softirq_entry,\
                              softirq_exit,softirq_raise,block:block_rq_complete,\
                              block:block_rq_issue";
-/// Tools that read the one, and the other.
+/// Tools that read the trace of the program, and tools that read the trace of all processes.
 const PROGRAM_TOOLS: [&str; 9] = [
     "schedtop",
     "schedstats",
@@ -36,21 +36,21 @@ const SYSTEM_TOOLS: [&str; 5] = ["cputop", "irqstats", "irqfreq", "irqlog", "iol
 /// Bytes that the program's main thread writes to its file, and reads from it.
 const WRITTEN_BYTES: u64 = 300 * 4096;
 const READ_BYTES: u64 = 70 * 1000;
-/// System calls of the program, with their numbers.
+/// System calls of the program, with their counts.
 const CALL_COUNTS: [(&str, u64); 4] = [("getppid", 40), ("fsync", 1), ("lseek", 1), ("wait4", 8)];
 
-/// A trace of the program, or of everything while it runs, with the program's known activity.
+/// A trace of the program, or of all processes while it runs, with the program's known activity.
 struct RecordedProgram {
     _fixture: Fixture,
     folder: String,
     lines: Vec<String>,
-    /// The program's process, its main thread.
+    /// Ids of the program's process and of its main thread.
     pid: u64,
     thread: u64,
 }
 
 /// Records these events by this kernel backend, while the program runs. Returns `None`, after
-/// printing the reason, where a prerequisite is missing.
+/// printing the reason, if a prerequisite is missing.
 fn record_program(via: &str, events: &str, options: &[&str]) -> Option<RecordedProgram> {
     if !has("lttng-cputop") || !has("babeltrace") {
         report_skipped("python3-lttnganalyses is not installed");
@@ -90,7 +90,7 @@ impl RecordedProgram {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Returns the rows of the tables of this class that a tool has found, with the tables' titles.
+    /// Returns the rows of the tables of this class that a tool prints, with the tables' titles.
     fn rows(&self, tool: &str, class: &str) -> Vec<(String, Vec<Value>)> {
         let limit = ["--limit", "100000"];
         let options = if tool == "iousagetop" { &limit[..] } else { &[] };
@@ -142,8 +142,8 @@ impl RecordedProgram {
         })
     }
 
-    /// Has all tools read it. They say the program's name and number, but those that speak of no
-    /// process.
+    /// Runs all tools on the trace. Each tool must print the program's name and process id, except
+    /// tools that print no processes.
     fn check_tools(&self, tools: &[&str]) {
         for tool in tools {
             let found = self.run(tool, &["--no-progress"]);
@@ -183,7 +183,7 @@ impl RecordedProgram {
         assert_eq!(size(&written), WRITTEN_BYTES + said);
         assert_eq!(written[0]["name"], "analysed");
         let read = self.row_of("iousagetop", "per-process-top", "[read]", self.pid);
-        // The loader reads libraries.
+        // The dynamic loader also reads libraries.
         assert!((READ_BYTES..READ_BYTES + 65_536).contains(&size(&read)), "{read:?}");
         let of_thread = self.row_of("iousagetop", "per-process-top", "[written]", self.thread);
         assert_eq!(size(&of_thread), 25 * 100);
@@ -192,7 +192,7 @@ impl RecordedProgram {
     fn check_switches(&self) {
         let row = self.row_of("schedstats", "per_tid_stats", "", self.pid);
         let count = row[1]["value"].as_u64().expect("a number");
-        // The thread was woken up at least as often as it slept; each time a CPU switched to it.
+        // The thread was woken up at least as often as it slept; each time, a CPU switched to it.
         let switches = self.count("sched_switch", &format!("next_tid = {}, ", self.pid));
         assert!((31..=switches).contains(&count), "{count} of {switches}");
     }
@@ -234,7 +234,7 @@ impl RecordedProgram {
     }
 }
 
-/// Checks all that is the same by both ways.
+/// Checks the results that both kernel backends have in common.
 fn check_analyses(via: &str) -> Option<RecordedProgram> {
     let recorded = record_program(via, PROGRAM_EVENTS, &[])?;
     recorded.check_tools(&PROGRAM_TOOLS);
@@ -243,7 +243,8 @@ fn check_analyses(via: &str) -> Option<RecordedProgram> {
         recorded.check_usage();
         recorded.check_switches();
     } else {
-        // Linux 6.18 does so under set_event_pid, without us as with us. By BPF it cannot be.
+        // Linux 6.18 omits these switches under set_event_pid, with Trackway or without it. BPF
+        // cannot omit them.
         assert_eq!(via, "tracefs", "switches to the program are missing");
         report_skipped("the kernel left out switches to the program");
     }
@@ -254,8 +255,8 @@ fn check_analyses(via: &str) -> Option<RecordedProgram> {
     Some(recorded)
 }
 
-/// RUN the analyses on a recording by BPF. EXPECT all to succeed, with the known numbers: also the
-/// processes of threads and the owners of files.
+/// RUN the analyses on a recording by BPF. EXPECT all to succeed, with the known numbers, including
+/// the processes of threads and the owners of files.
 #[test]
 fn analyses_take_what_bpf_records() {
     let Some(recorded) = check_analyses("bpf") else { return };
@@ -264,7 +265,7 @@ fn analyses_take_what_bpf_records() {
     assert_eq!(recorded.count("sched_process_fork", &of_process), 8 + 1);
     let is_thread = format!("child_tid = {thread}, parent_pid = {pid}, child_pid = {pid} }}");
     assert_eq!(recorded.count("sched_process_fork", &is_thread), 1);
-    // All of its threads and processes have the file, by its name.
+    // All threads and processes of the program have the file, by its name.
     let log = recorded.run("iolog", &["--no-progress"]);
     let named = log.lines().filter(|line| line.contains("analysed.data") && line.contains("write"));
     assert_eq!(named.count(), 300 + 25 + 8 * 10);

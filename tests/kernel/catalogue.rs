@@ -1,5 +1,5 @@
 //! `trackway list --kernel`: the events of the running kernel, compared with the output of ls(1) in
-//! tracefs. Where tracefs is not mounted, the test mounts it in a namespace.
+//! tracefs. If tracefs is not mounted, the test mounts it in a namespace.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 
 use trackway_tests::{Fixture, build_dir, copy_program, is_root, report_skipped};
 
-/// Returns the events that tracefs has, as `subsystem:name`: folders with a file to enable them; or
-/// `None`, after printing the reason, where tracefs is not readable.
+/// Returns the events in tracefs as `subsystem:name`, which are folders with a file to enable the
+/// event. Returns `None`, after printing the reason, if tracefs is not readable.
 fn tracefs_events() -> Option<BTreeSet<String>> {
     const SCRIPT: &str = "
         [ -d /sys/kernel/tracing/events ] ||
@@ -56,14 +56,14 @@ fn is_compat_event(event: &serde_json::Value) -> bool {
 }
 
 /// RUN list in both forms. EXPECT each event that ls finds, once, in addition to the 32-bit system
-/// calls, which tracefs lacks; and no mount by it.
+/// calls, which tracefs lacks; and that list mounts nothing.
 #[test]
 fn every_event_that_the_kernel_has_is_listed_once() {
     let Some(mut expected) = tracefs_events() else { return };
     let fixture = Fixture::new("kernel-all");
     let before = read_mounts();
     let events = list_as_json(&fixture, &[]);
-    // Where tracefs does not describe system calls, our table does.
+    // If tracefs does not describe system calls, Trackway's table does.
     if !expected.iter().any(|name| name.starts_with("syscalls:")) {
         expected.extend(
             events
@@ -134,7 +134,7 @@ fn system_calls_are_listed_with_what_their_arguments_mean() {
     assert!(flags.iter().any(|flag| flag["name"] == "O_CLOEXEC" && flag["value"] == 0o2000000));
     assert_eq!(events[2]["fields"][0]["meaning"], "file descriptor or error");
     assert_eq!(events[3]["fields"][1]["points_to"], "byte[ret]");
-    // 32-bit system calls, where the kernel has them.
+    // 32-bit system calls are listed if the kernel supports them.
     let events = list_as_json(&fixture, &["syscalls:openat,syscalls:sendmsg"]);
     let compat: Vec<_> = events.iter().filter(|event| is_compat_event(event)).collect();
     let names: Vec<&str> = compat.iter().map(|event| event_name(event)).collect();

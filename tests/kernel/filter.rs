@@ -43,12 +43,12 @@ fn filtered_lines(fixture: &Fixture, trace: &str, filters: &[&str]) -> Vec<Strin
     lossy_text(&output.stdout).lines().map(str::to_owned).collect()
 }
 
-/// Returns the part of a line that is the same in each run: the event, and its fields.
+/// Returns the part of a line that is equal in each run: the event, and its fields.
 fn name_and_fields(line: &str) -> String {
     let (head, rest) = line.split_once(": { cpu_id").expect("an event's name");
     let name = head.rsplit(' ').next().expect("a word");
     let fields = rest.split_once("}, {").and_then(|(_, rest)| rest.split_once("}, "));
-    // Addresses are others in each run.
+    // Addresses differ in each run.
     let is_address = |word: &&str| word.starts_with("0x") && word.len() > 12;
     let words = fields.expect("fields").1.split(' ').filter(|word| !is_address(word));
     format!("{name} {}", words.collect::<Vec<_>>().join(" "))
@@ -66,7 +66,7 @@ fn program_lines(lines: &[String]) -> Vec<String> {
     lines.iter().filter(is_own).map(|line| name_and_fields(line)).collect()
 }
 
-/// Calls that only the program makes.
+/// Calls that only the program makes, not the loader.
 const POINTER_CALLS: [&str; 7] =
     ["entry_connect", "sendmsg", "entry_poll", "writev", "nanosleep", "newuname", "setgroups"];
 
@@ -197,12 +197,12 @@ const FILTER_CASES: [(&str, &str, &[&str]); 12] = [
     ),
 ];
 
-/// Second filter on one of these events with other constants, so that the values that it reads lie
-/// elsewhere.
+/// A second filter on one of these events with other constants, so that the values that it reads
+/// have other offsets.
 const SECOND_FILTER: (&str, &str) = ("execve", "contains(filename, \"prog\") && argv[1] != \"\"");
 
-/// RUN a program that always makes the same system calls, with filters on them, and without. EXPECT
-/// of each filter the events that it passes of the trace without, in that order.
+/// RUN a program that always makes the same system calls, with filters and without. EXPECT with
+/// each filter the events of the unfiltered trace that it passes, in order.
 #[test]
 fn kernel_filters_pass_the_events_that_print_selects() {
     const COUNT: &str = "1000";
@@ -230,7 +230,7 @@ fn kernel_filters_pass_the_events_that_print_selects() {
         let output = record_trace(&fixture, &trace, &options, &command);
         let talk = lossy_text(&output.stderr);
         assert!(talk.contains(" 0 lost, 0 overwritten"), "{talk}");
-        // Each fifth address cannot be read, and the recorder reports that.
+        // Every fifth address cannot be read, and the recorder reports that.
         assert!(talk.contains("(syscall_entry_connect 200"), "{talk}");
         let ours = program_lines(&filtered_lines(&fixture, &trace, &[]));
         let filters = expressions.map(|(_, name, expression)| format!("{name}: {expression}"));
@@ -245,13 +245,13 @@ fn kernel_filters_pass_the_events_that_print_selects() {
             }
         }
     }
-    // All but two let something pass.
+    // All filters except two let some events pass.
     let count: usize = FILTER_CASES.iter().map(|(.., expressions)| expressions.len()).sum();
     assert_eq!(passed.len() + 2, count, "{passed:?}");
 }
 
-/// RUN several filters on one event. EXPECT the events that all of them pass; and of a filter
-/// without a pattern, on all events, those that have its fields.
+/// RUN several filters on one event. EXPECT the events that all of them pass; and for a filter
+/// without a pattern, the events that have its fields.
 #[test]
 fn of_several_filters_all_must_let_an_event_pass() {
     let fixture = Fixture::new("kernel-filter-several");
@@ -281,7 +281,7 @@ fn of_several_filters_all_must_let_an_event_pass() {
     assert!(names.iter().all(|name| talk.contains(name)), "{talk}");
 }
 
-/// RUN threads with filters on their identity. EXPECT the events of the selected threads.
+/// RUN threads with filters on thread ids. EXPECT the events of the selected threads.
 #[test]
 fn filters_know_whose_an_event_is() {
     const COUNT: usize = 200;
@@ -333,7 +333,7 @@ fn samples_rates_and_counts_are_of_all_cpus_together() {
     };
     let sampled = count("sample(1/4)");
     assert!((4000..6000).contains(&sampled), "{sampled}");
-    // (Of an interval of a day, or of two.)
+    // (The calls fall into one interval of a day, or into two.)
     let passed = count("rate(7/100000s)");
     assert!(passed == 7 || passed == 14, "{passed}");
     // Four threads, on any CPUs, share one counter.
@@ -341,18 +341,18 @@ fn samples_rates_and_counts_are_of_all_cpus_together() {
     assert_eq!(count("pid > 5 && count() < 1234"), 1234);
 }
 
-/// RUN the same program at the same time as another that does the same. EXPECT only the command's
-/// calls; of the whole system both, or the selected ones.
+/// RUN the program together with another one that makes the same calls. EXPECT only the command's
+/// calls; for the whole system, the calls of both, or the selected ones.
 #[test]
 fn filters_go_with_the_command_alone_and_with_everything() {
     let fixture = Fixture::new("kernel-filter-system");
     let Some(program) = compile_program(&fixture) else { return };
-    // This test or another one may run at the same time elsewhere.
+    // The name is unique, because other copies of this test may run at the same time.
     let name = format!("ours-{}", std::process::id());
     let (ours, noise) = (fixture.path(&name), fixture.path("noise"));
     copy_program(&program, &ours);
     copy_program(&program, &noise);
-    // The command runs until the other programs have made as many calls, twice.
+    // The command runs until the other programs have twice made as many calls.
     let run = |trace: &str, options: &[&str]| {
         let (begun, enough) = (format!("{trace}-begun"), format!("{trace}-enough"));
         let script = format!(
@@ -389,8 +389,8 @@ fn filters_go_with_the_command_alone_and_with_everything() {
     assert!(both.len() == 1 && both[0].contains("1000000007"), "{both:?}");
 }
 
-/// RUN far more calls than there is room for, all of which a filter drops. EXPECT no recorded
-/// event, and none lost.
+/// RUN far more calls than the buffers hold, all of which a filter drops. EXPECT no recorded event,
+/// and no lost event.
 #[test]
 fn filtered_events_are_not_counted_as_lost() {
     let fixture = Fixture::new("kernel-filter-lost");
@@ -404,8 +404,8 @@ fn filtered_events_are_not_counted_as_lost() {
     assert!(filtered_lines(&fixture, "trace", &[]).is_empty());
 }
 
-/// RUN filters that search long strings, while the timer interrupts them and a filter with the same
-/// constants decides on its events. EXPECT each string to be found, and events from within.
+/// RUN filters that search long strings, while the timer interrupts them and another filter with
+/// the same constants evaluates its event. EXPECT each string to be found, and events of the timer.
 #[test]
 fn interrupts_of_a_filter_have_their_own_frame() {
     const COUNT: usize = 20_000;
@@ -418,13 +418,13 @@ fn interrupts_of_a_filter_have_their_own_frame() {
     let options = ["--kernel", kernel, "--system-wide", "--filter", &open, "--filter", &timer];
     let command = [program.to_str().expect("a path"), "20000", "1", "search"];
     let output = record_trace(&fixture, "trace", &options, &command);
-    // Others may run this test at the same time.
+    // Other copies of this test may run at the same time.
     let thread = lossy_text(&output.stdout).trim().parse::<u32>().expect("its number");
     let mut lines = filtered_lines(&fixture, "trace", &[]);
     lines.retain(|line| context_tid(line) == thread);
     let found = lines.iter().filter(|line| line.contains("aaab\"")).count();
     let opened = lines.iter().filter(|line| line.contains("entry_openat")).count();
-    // (A name that cannot be read is no reason to leave an event out.)
+    // (An event whose name cannot be read passes the filter.)
     let unread = lines.iter().filter(|line| line.contains("filename = \"\"")).count();
     assert_eq!((found, opened - unread), (COUNT / 2, COUNT / 2));
     let inner = fs::read_dir(fixture.path("trace/kernel")).expect("a trace").flatten();
@@ -435,8 +435,8 @@ fn interrupts_of_a_filter_have_their_own_frame() {
     assert!(inner.filter(is_inner).count() > 0, "nothing was interrupted");
 }
 
-/// RUN calls with a name that cannot be read, with none, and with one. EXPECT that a filter on
-/// names passes the first, whatever it was, with a message, and judges the others.
+/// RUN calls with a name that cannot be read, with no name, and with a name. EXPECT a filter on
+/// names to pass the first call, with a message, and to evaluate the others.
 #[test]
 fn a_text_that_cannot_be_read_is_no_reason_to_leave_an_event_out() {
     let fixture = Fixture::new("kernel-filter-unread");
@@ -461,18 +461,18 @@ fn a_text_that_cannot_be_read_is_no_reason_to_leave_an_event_out() {
     };
     assert_eq!(names("/nowhere/*"), ["\"\"", "\"/nowhere/a\""]);
     assert_eq!(names("/etc/*"), ["\"\""]);
-    // None, and none that could be read.
+    // The first call has no name, and the name of the second cannot be read.
     assert_eq!(names(""), ["\"\"", "\"\""]);
 }
 
-/// RUN calls with a name that cannot be read, with filters on more than the name. EXPECT that the
-/// rest of the filter is still evaluated: events for which it is false do not pass.
+/// RUN calls with a name that cannot be read, with filters on more than the name. EXPECT the other
+/// conditions of the filter to be evaluated: if they are false, the event does not pass.
 #[test]
 fn a_text_that_cannot_be_read_says_nothing_of_what_else_is_asked() {
     let fixture = Fixture::new("kernel-filter-rest");
     let Some(program) = compile_program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "1", "1", "unread"];
-    // How many of three calls: a name that cannot be read, none, and /nowhere/a.
+    // Number of passing calls of three: a name that cannot be read, no name, and /nowhere/a.
     for (number, (expression, count)) in [
         ("$ctx.pid == 1 && filename == \"/nowhere/*\"", 0),
         ("filename == \"/nowhere/*\" && $ctx.pid == 1", 0),
@@ -496,8 +496,8 @@ fn a_text_that_cannot_be_read_says_nothing_of_what_else_is_asked() {
     }
 }
 
-/// RUN calls with long names, and with names longer than the recorded part. EXPECT filters to judge
-/// the recorded part.
+/// RUN calls with long names, and with names longer than the recorded part. EXPECT filters to
+/// evaluate the recorded part.
 #[test]
 fn texts_are_asked_as_they_are_recorded() {
     let fixture = Fixture::new("kernel-filter-long");
@@ -530,7 +530,7 @@ fn texts_are_asked_as_they_are_recorded() {
 }
 
 /// RUN filters on arrays of a tracepoint, and on strings in its record. EXPECT the events for which
-/// they are true.
+/// the filters are true.
 #[test]
 fn arrays_and_texts_of_tracepoints_are_asked() {
     let fixture = Fixture::new("kernel-filter-arrays");
@@ -593,8 +593,8 @@ fn filters_in_c_are_asked_in_the_kernel() {
     assert!(lines.len() == 10 && lines.iter().all(is_meant), "{lines:?}");
 }
 
-/// RUN a filter in C for calls whose list of strings is too short for one. EXPECT the same calls
-/// from the kernel and from print, and none whose string is present or empty.
+/// RUN a filter in C on calls with an absent, an empty or a present string in a list. EXPECT the
+/// same calls from the kernel and from print, and none whose string is present or empty.
 #[test]
 fn filters_in_c_tell_absent_texts_from_empty_ones() {
     const FILTER: &str = "#include <trackway/filter.h>\n\
@@ -682,7 +682,7 @@ fn invalid_filters_are_refused_before_the_command_runs() {
         let talk = refused("sched_switch,sched_wakeup", filter);
         assert!(talk.contains(why), "{filter}: {talk}");
     }
-    // Errors and labels are of the event that is nearest, not of the first.
+    // Errors and labels are those of the nearest matching event, not of the first.
     for (filter, why) in [
         ("ret == \"ENOENTT\"", "^^^^^^^^^\nunknown label \"ENOENTT\"; did you mean 'ENOENT'?"),
         ("dfd == \"AT_FDCWDD\"", "did you mean 'AT_FDCWD'?"),
@@ -703,7 +703,7 @@ fn invalid_filters_are_refused_before_the_command_runs() {
     );
 }
 
-/// RUN the guide's words: every helper that it names is one.
+/// READ the guide. EXPECT every helper that it names to exist.
 #[test]
 fn the_guide_names_the_contexts_that_there_are() {
     let guide = fs::read_to_string(source_dir().join("docs/guides/kernel-reference.md"));

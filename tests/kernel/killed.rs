@@ -1,9 +1,9 @@
-//! Death of a recorder of kernel events while it records: nothing of it stays in the kernel, the
-//! written part is a complete trace, and recovery reports the missing part.
+//! Death of a recorder of kernel events while it records: none of its objects stays in the kernel,
+//! the written part is a complete trace, and recovery reports the missing part.
 //!
-//! Its programs and maps are identified by the kernel's numbers, read from the recorder's own
+//! The recorder's programs and maps are identified by the kernel's ids, read from its own file
 //! descriptors while it lives. So other processes' objects do not matter, and a test that finds no
-//! objects cannot pass. The kernel counts the numbers up and never uses one twice.
+//! objects cannot pass. The kernel increments the ids and never uses one twice.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use trackway_tests::steps::{is_running, send_signal, wait_for};
 use trackway_tests::{Fixture, build_dir, has, has_kernel_events, is_root, report_skipped};
 
-/// Kinds of things that bpf(2) keeps.
+/// Kinds of BPF objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum BpfObjectKind {
     Program,
@@ -25,7 +25,7 @@ enum BpfObjectKind {
 impl BpfObjectKind {
     const ALL: [Self; 3] = [Self::Program, Self::Map, Self::Link];
 
-    /// `BPF_…_GET_NEXT_ID` (include/uapi/linux/bpf.h).
+    /// Returns the command `BPF_…_GET_NEXT_ID` (include/uapi/linux/bpf.h).
     const fn next_id(self) -> libc::c_int {
         match self {
             Self::Program => 11,
@@ -34,7 +34,7 @@ impl BpfObjectKind {
         }
     }
 
-    /// Returns the word before the number in /proc/PID/fdinfo.
+    /// Returns the word before the object's id in /proc/PID/fdinfo.
     const fn word(self) -> &'static str {
         match self {
             Self::Program => "prog_id:",
@@ -44,7 +44,7 @@ impl BpfObjectKind {
     }
 }
 
-/// Something that the kernel keeps, by its number.
+/// A BPF object, by its kind and id.
 type BpfObject = (BpfObjectKind, u32);
 
 /// Returns all BPF objects of the machine.
@@ -75,15 +75,15 @@ fn kernel_objects() -> BTreeSet<BpfObject> {
     all
 }
 
-/// Returns the BPF objects that a process holds by its descriptors.
+/// Returns the BPF objects that a process holds by its file descriptors.
 fn open_objects(pid: u32) -> BTreeSet<BpfObject> {
     let mut all = BTreeSet::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten() {
-        // A descriptor may be closed meanwhile.
+        // A descriptor may be closed during the iteration.
         let text = fs::read_to_string(entry.path()).unwrap_or_default();
         for line in text.lines() {
             let number = |kind: BpfObjectKind| line.strip_prefix(kind.word())?.trim().parse().ok();
-            // A link's lines name its program, too.
+            // The lines of a link also name its program.
             all.extend(
                 BpfObjectKind::ALL.into_iter().filter_map(|kind| Some((kind, number(kind)?))),
             );
@@ -105,7 +105,7 @@ fn find_private_tracefs() -> BTreeSet<String> {
     all
 }
 
-/// A recorder, and the program that it records, as long as they live.
+/// A recorder, and the program that it records; both end when this value is dropped.
 struct RecordedProgram<'fixture> {
     fixture: &'fixture Fixture,
     recorder: Child,
@@ -113,7 +113,7 @@ struct RecordedProgram<'fixture> {
 }
 
 impl<'fixture> RecordedProgram<'fixture> {
-    /// Starts a recorder; returns `None`, after printing the reason, where kernel events cannot be
+    /// Starts a recorder; returns `None`, after printing the reason, if kernel events cannot be
     /// recorded.
     fn start(fixture: &'fixture Fixture, options: &[&str]) -> Option<Self> {
         if !has_kernel_events(fixture) {
@@ -134,7 +134,7 @@ impl<'fixture> RecordedProgram<'fixture> {
         Some(scene)
     }
 
-    /// Returns the number of bytes in the kernel's streams so far.
+    /// Returns the number of bytes in the trace's kernel streams so far.
     fn written(&self) -> u64 {
         let entries =
             fs::read_dir(self.fixture.path("trace/kernel")).into_iter().flatten().flatten();
@@ -142,11 +142,12 @@ impl<'fixture> RecordedProgram<'fixture> {
         streams.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
     }
 
-    /// Kills the recorder, and waits until nothing of it is left in the kernel.
+    /// Kills the recorder, and waits until none of its objects is left in the kernel.
     fn kill(&mut self) {
         let ours = open_objects(self.recorder.id());
         let count = |kind: BpfObjectKind| ours.iter().filter(|thing| thing.0 == kind).count();
-        // One each for entry and exit of calls, and one for the scope; buffers and others.
+        // There are programs for entry and exit of calls and for the scope; maps for buffers and
+        // other data.
         assert!(count(BpfObjectKind::Program) >= 3 && count(BpfObjectKind::Map) >= 3, "{ours:?}");
         assert!(ours.is_subset(&kernel_objects()), "the kernel lists what is held: {ours:?}");
         send_signal(self.recorder.id().cast_signed(), libc::SIGKILL);
@@ -184,8 +185,8 @@ fn process_has_name(pid: u32, name: &str) -> bool {
     found.trim_end() == name
 }
 
-/// Returns the lines that `print` writes of the trace. Where babeltrace2 is installed, they must be
-/// the same as its lines.
+/// Returns the lines that `print` writes of the trace. If babeltrace2 is installed, its lines must
+/// be equal.
 fn printed_lines(fixture: &Fixture) -> Vec<String> {
     let trace = fixture.path("trace");
     let printed = fixture.print(&trace);
@@ -198,14 +199,14 @@ fn printed_lines(fixture: &Fixture) -> Vec<String> {
     printed.lines().map(str::to_owned).collect()
 }
 
-/// Returns true if a folder has a trace of the kernel.
+/// Returns true if a folder contains a trace of the kernel.
 fn has_kernel_metadata(trace: &Path) -> bool {
     trace.join("kernel/metadata").is_file()
 }
 
-/// KILL a recorder that has written a lot. EXPECT its programs and maps to go, no remaining
-/// instance or mount, every call from the first to the last written one, entry and exit, and a
-/// message that later ones are missing.
+/// KILL a recorder that has written a lot. EXPECT its programs, maps, instances and mounts to be
+/// released, every call from the first to the last written one, entry and exit, and a message that
+/// later calls are missing.
 #[test]
 fn a_killed_recorder_leaves_a_whole_trace_and_nothing_in_the_kernel() {
     let fixture = Fixture::new("kernel-killed");
@@ -232,7 +233,7 @@ fn a_killed_recorder_leaves_a_whole_trace_and_nothing_in_the_kernel() {
 }
 
 /// KILL a flight recorder that has written nothing yet. EXPECT a valid trace without kernel events,
-/// and a message about that.
+/// and a message about their absence.
 #[test]
 fn a_killed_flight_recorder_leaves_nothing_of_the_kernels_and_that_is_said() {
     let fixture = Fixture::new("kernel-killed-flight");
@@ -245,12 +246,13 @@ fn a_killed_flight_recorder_leaves_nothing_of_the_kernels_and_that_is_said() {
 }
 
 /// INTERRUPT a recorder that is still preparing. EXPECT it to end by the signal, to report what it
-/// left behind, no command and no trace, and its kernel objects to go by themselves.
+/// left behind, no command and no trace, and the release of its kernel objects.
 #[test]
 fn a_recorder_interrupted_early_leaves_nothing_in_the_kernel() {
-    /// It may be through before it is interrupted.
+    /// The recorder may be ready before it is interrupted.
     const TRIES: usize = 20;
-    /// More than it has for a moment while it tests its rights; far fewer than it will have.
+    /// Number of tracepoints that exceeds those of the recorder's test of its rights, and is far
+    /// below the final number.
     const TRACEPOINTS_MIN: usize = 20;
     let fixture = Fixture::new("kernel-interrupted");
     if !has_kernel_events(&fixture) {
@@ -261,7 +263,7 @@ fn a_recorder_interrupted_early_leaves_nothing_in_the_kernel() {
         record.args(["--", "touch", "ran"]).stdin(Stdio::null()).stderr(Stdio::piped());
         let mut recorder = record.spawn().expect("trackway runs");
         let pid = recorder.id();
-        // The recorder goes on only between checks, however long one takes.
+        // The recorder runs only between checks, however long a check takes.
         wait_for("some tracepoints", || {
             send_signal(pid.cast_signed(), libc::SIGSTOP);
             let is_there = count_open_tracepoints(pid) > TRACEPOINTS_MIN
@@ -294,10 +296,11 @@ fn a_recorder_interrupted_early_leaves_nothing_in_the_kernel() {
 }
 
 /// KILL a recorder of many tracepoints, and RECORD at once. EXPECT the next recording to be
-/// complete, though the kernel is still releasing the first, and the first trace to be completed.
+/// complete, although the kernel is still releasing the first recorder's objects, and the first
+/// trace to be completed.
 #[test]
 fn a_recorder_misses_nothing_while_the_kernel_releases_another() {
-    /// Some are read from their arguments, without a tracepoint to release.
+    /// Some of these events are read from their arguments, without a tracepoint to release.
     const MANY_TRACEPOINTS: &str = "b*,k*";
     let fixture = Fixture::new("kernel-leaving");
     if !has_kernel_events(&fixture) {
@@ -324,8 +327,8 @@ fn a_recorder_misses_nothing_while_the_kernel_releases_another() {
     assert!(output.status.success(), "{talk}");
     let printed = fixture.print(&fixture.path("next"));
     assert_eq!(printed.matches(" sched_process_exec: ").count(), 2, "{printed}");
-    // The next command completed the trace; or this one does, if the kernel was still releasing the
-    // recorder then.
+    // The next command completed the trace; or this command does, if the kernel was still releasing
+    // the recorder's objects then.
     scene.recorder.wait().expect("it ends");
     let output = fixture.trackway(&["recover", "trace"]).output().expect("it runs");
     assert!(output.status.success());
@@ -339,8 +342,8 @@ fn count_open_tracepoints(pid: u32) -> usize {
     links.filter(|link| link.to_string_lossy().contains("[perf_event]")).count()
 }
 
-/// KILL the bench while ftrace has an instance of it. EXPECT that neither the instance nor the
-/// bench's folders remain.
+/// KILL the bench while it has an ftrace instance. EXPECT that neither the instance nor the bench's
+/// folders remain.
 #[test]
 fn a_killed_bench_leaves_no_instance_and_no_folder() {
     const SCRIPT: &str = "

@@ -1,11 +1,12 @@
 //! Kinds of fields: each kind in the running kernel's events is recorded and printed.
 //!
-//! Most events cannot be caused at will: there is no such disk, network or fault. But the program
-//! that records an event only reads the record of its tracepoint. So the test makes a record with
-//! other bytes in each field, and runs the program by BPF_PROG_TEST_RUN as a program of a raw
-//! tracepoint, which gets a context of up to 96 bytes. Longer records are made field by field,
-//! until each kind has been covered. The recorded events become a trace, which `trackway print`
-//! (and babeltrace2, where it is installed) must print according to the bytes, by the rules of C.
+//! Most events cannot be caused at will: the machine lacks the disk, network or fault. But the BPF
+//! program that records an event only reads the record of its tracepoint. So the test makes a
+//! record with different bytes in each field, and runs the program by BPF_PROG_TEST_RUN as a
+//! program of a raw tracepoint, which gets a context of up to 96 bytes. Longer records are made
+//! field by field, until each kind has been covered. The recorded events become a trace. `trackway
+//! print` (and babeltrace2, if it is installed) must print this trace according to the bytes, by
+//! the rules of C.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -30,16 +31,16 @@ use trackway_ring::Drained;
 use trackway_schema::{EventDescription, FieldKind, Scalar};
 use trackway_tests::{Fixture, has, is_root, report_skipped};
 
-/// Most bytes of a context that a raw tracepoint's program is run with.
+/// Most bytes of the context of a raw tracepoint's program in a test run.
 const CONTEXT_BYTES_MAX: usize = 96;
 /// Offset of a tracepoint's own fields. The fields before it are common to all tracepoints.
 const FIELDS_OFFSET: u32 = 8;
 /// Additional field of system calls with pointer arguments.
 const INCOMPLETE_FIELD: &str = "incomplete";
-/// Text behind a pointer.
+/// String to which pointers refer.
 const POINTED_TEXT: &str = "of the program";
 
-/// Operation and flags of a block request, and the value that LTTng has for them.
+/// Operation and flags of a block request, and LTTng's value for them.
 const REQUEST_LETTERS: &[u8] = b"FWFM\0";
 const REQUEST_FLAGS: &str = "0x641";
 
@@ -103,7 +104,7 @@ fn test_run_program(code: &[u8], record: &[u8]) -> io::Result<()> {
     call_bpf(PROG_TEST_RUN, &mut run).map(drop)
 }
 
-/// Returns a key that separates fields that are read or shown differently.
+/// Returns a key that distinguishes fields that are read or printed differently.
 fn field_shape_key(field: &Field) -> String {
     let kind = match field.kind {
         FieldShape::Integer(scalar) => format!("integer {scalar:?}"),
@@ -125,7 +126,7 @@ fn field_shape_key(field: &Field) -> String {
     format!("{kind}, {meaning}{text}")
 }
 
-/// Bytes that differ from field to field.
+/// Generator of bytes that differ from field to field.
 struct ByteGenerator(u8);
 
 impl ByteGenerator {
@@ -139,7 +140,7 @@ impl ByteGenerator {
     }
 }
 
-/// Returns a record, as its tracepoint might make it; `None` if it would be too long, or its layout
+/// Returns a record in the layout of its tracepoint; `None` if it would be too long, or its layout
 /// is unknown.
 fn make_record(event: &Event, made: &mut ByteGenerator, text: u64) -> Option<Vec<u8>> {
     let end = event.fields.iter().map(|field| field.offset + field.size).max()?;
@@ -152,7 +153,7 @@ fn make_record(event: &Event, made: &mut ByteGenerator, text: u64) -> Option<Vec
             FieldShape::Array(..) | FieldShape::Bytes(_) => {
                 (0..size).map(|_| made.byte()).collect()
             }
-            // Its letters are there.
+            // The letters of the field are placed elsewhere.
             FieldShape::RequestFlags(_) => continue,
             FieldShape::Text(_) if field.name == "rwbs" => {
                 let mut text = REQUEST_LETTERS.to_vec();
@@ -193,7 +194,7 @@ fn points_to_text(event: &Event, field: &Field) -> bool {
     is_entry && field.size == 8 && field.pointee == Some(Pointee::Text)
 }
 
-/// Returns one of the named values, where there are some; else any value.
+/// Returns one of the field's named values, if there are any; otherwise any value.
 fn make_integer(field: &Field, size: usize, made: &mut ByteGenerator) -> Vec<u8> {
     let random: Vec<u8> = (0..size).map(|_| made.byte()).collect();
     let Meaning::Symbols(symbols) = &field.meaning else { return random };
@@ -289,7 +290,7 @@ fn format_expected_fields(event: &Event, staged: &EventPlan, record: &[u8]) -> S
             format!("{} = {value}", names.add(&recorded.name))
         })
         .collect();
-    // Of which arguments something could not be read: of none.
+    // The field lists arguments that could not be read: none here.
     let has_more =
         staged.description.fields.last().is_some_and(|last| last.name == INCOMPLETE_FIELD);
     let shown: Vec<String> =
@@ -297,7 +298,7 @@ fn format_expected_fields(event: &Event, staged: &EventPlan, record: &[u8]) -> S
     if shown.is_empty() { "{ }".to_owned() } else { format!("{{ {} }}", shown.join(", ")) }
 }
 
-/// Names of fields in a trace: a repeated name gets a number.
+/// Names of fields in a trace; a repeated name gets a number.
 #[derive(Default)]
 struct FieldNames(BTreeSet<String>);
 
@@ -383,8 +384,8 @@ fn event_with_field(event: &Event, field: &Field) -> Event {
     Event { fields: vec![field], ..event.clone() }
 }
 
-/// MAKE a record of each event of this kernel that fits, and of each kind of field that is still
-/// missing then. EXPECT each to be recorded and printed as its bytes say.
+/// MAKE a record of each event of this kernel that fits, and of each kind of field that is then
+/// still missing. EXPECT each record to be recorded and printed according to its bytes.
 // Longer than 70 lines: a table.
 #[test]
 fn every_kind_of_field_is_recorded_and_printed() {
@@ -397,7 +398,7 @@ fn every_kind_of_field_is_recorded_and_printed() {
         Err(error) => return report_skipped(error.to_string()),
     };
     let mut all = catalogue.events(catalogue.names()).events;
-    // What else pointers of system calls lead to is no kind of the formats'.
+    // Other targets of system call pointers are no kind of the kernel's formats.
     for field in all.iter_mut().flat_map(|event| &mut event.fields) {
         field.pointee.take_if(|behind| *behind != Pointee::Text);
     }

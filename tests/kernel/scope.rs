@@ -1,4 +1,4 @@
-//! Scope of kernel events: a command with the events about it, control groups, CPUs.
+//! Scope of kernel events: a command and events about it, control groups, CPUs.
 
 use std::fs;
 use std::path::Path;
@@ -9,9 +9,9 @@ use trackway_tests::{Fixture, has, has_kernel_events, lossy_text, report_skipped
 
 use crate::support::run_record;
 
-/// Program that sends a byte to and fro: pong IN OUT COUNT answers; ping IN OUT COUNT begins, in a
-/// child. Then the child makes a 32-bit system call, has io_uring's thread open a file, and has
-/// another thread run `true` on its parent's CPU, so that the parent is switched away from. Both
+/// Program that sends a byte back and forth: pong IN OUT COUNT answers; ping IN OUT COUNT begins,
+/// in a child. Then the child makes a 32-bit system call, lets io_uring's thread open a file, and
+/// lets another thread run `true` on its parent's CPU, so that the parent is preempted. Both
 /// processes report their ids.
 const PING_PONG_SOURCE: &str = r#"
 #define _GNU_SOURCE
@@ -124,8 +124,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Returns the report of ping: the ids of its child and of itself, and whether it lacks io_uring
-/// and 32-bit calls.
+/// Returns the report of ping: the ids of its child and of itself, and whether io_uring and 32-bit
+/// calls are unavailable.
 fn parse_ping_report(output: &Output) -> (i64, i64, [bool; 2]) {
     let text = lossy_text(&output.stdout);
     let words: Vec<i64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -146,7 +146,7 @@ fn record_and_print(
     (output, lossy_text(&printed.stdout).lines().map(str::to_owned).collect())
 }
 
-/// A process that is ended with this.
+/// A process that is killed when this value is dropped.
 struct ChildGuard(Child);
 
 impl Drop for ChildGuard {
@@ -163,7 +163,7 @@ impl ChildGuard {
     }
 }
 
-/// Makes a pipe with a name.
+/// Makes a named pipe.
 fn make_fifo(fixture: &Fixture, name: &str) -> String {
     let path = fixture.path(name);
     let made = Command::new("mkfifo").arg(&path).status().expect("it runs");
@@ -180,15 +180,16 @@ fn field_value(line: &str, name: &str) -> Option<i64> {
     value.parse().ok()
 }
 
-/// Returns the thread of a line's event.
+/// Returns the thread in which a line's event happened.
 fn event_tid(line: &str) -> Option<i64> {
     line.split_once("{ tid = ")?.1.split_once(" }")?.0.parse().ok()
 }
 
-/// RUN two programs that wake each other up, of which one is the command. EXPECT both sides of its
-/// switches and wake-ups, and nothing else of the other program; its events at its end; its threads
-/// that are made without a fork, and one that takes over another's number. EXPECT a 32-bit system
-/// call not to appear as a 64-bit one; and no data from beyond the end of structures.
+/// RUN two programs that wake each other up; one of them is the command. EXPECT both sides of the
+/// command's switches and wake-ups, and no other events of the other program; its events at its
+/// end; its threads that are made without a fork, and a thread that takes over another's id. EXPECT
+/// a 32-bit system call not to appear as a 64-bit call; and no data from beyond the end of
+/// structures.
 #[test]
 fn events_about_a_command_are_recorded_wherever_they_happen() {
     const TURNS: &str = "300";
@@ -260,8 +261,9 @@ fn events_about_a_command_are_recorded_wherever_they_happen() {
     assert_eq!(count(&others), 0, "switches that are not about it");
 }
 
-/// RUN programs in a control group, below it, and in none, the command among these; and in a group
-/// that replaces the first. EXPECT the events of the group and of groups below it.
+/// RUN programs in a control group, in a group below it, and in none, the command among the last;
+/// and with another group that replaces the first. EXPECT the events of the group and of groups
+/// below it.
 #[test]
 fn a_cgroup_is_what_is_in_it_and_below() {
     let fixture = Fixture::new("kernel-cgroup");
@@ -279,7 +281,7 @@ fn a_cgroup_is_what_is_in_it_and_below() {
         group.enter("below"),
         group.path(),
     );
-    // As a folder, and as /proc/PID/cgroup has it.
+    // The group is given as a folder, and as a path of /proc/PID/cgroup.
     let name = format!("/{}", group.folder().file_name().expect("a name").to_str().expect("UTF-8"));
     for path in [group.path(), name] {
         let options = ["--kernel", "syscalls:openat", "--cgroup", &path];
@@ -294,7 +296,8 @@ fn a_cgroup_is_what_is_in_it_and_below() {
     }
 }
 
-/// RUN a program that was in a control group before, and is woken from outside. EXPECT both sides.
+/// RUN a program that was in a control group before the recording, and is woken from outside.
+/// EXPECT both sides of its wake-ups.
 #[test]
 fn events_about_a_cgroup_are_recorded_wherever_they_happen() {
     const TURNS: &str = "300";
@@ -336,8 +339,7 @@ fn procs_file_contains(procs: &Path, pid: i64) -> bool {
     text.lines().any(|line| line.parse() == Ok(pid))
 }
 
-/// RUN programs on one CPU and on another. EXPECT only those of the selected CPU, whatever the
-/// scope.
+/// RUN programs on one CPU and on another. EXPECT only events of the selected CPU, for every scope.
 #[test]
 fn a_list_of_cpus_leaves_the_others_out() {
     let fixture = Fixture::new("kernel-cpus");

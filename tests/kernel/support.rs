@@ -1,4 +1,4 @@
-//! Recordings of kernel events for most of these tests.
+//! Helpers that record kernel events for the tests.
 
 use std::process::Output;
 

@@ -47,8 +47,8 @@ int main(void)
 }
 "#;
 
-/// RUN calls with many flags, and errors. EXPECT names with the option; and, without it, numbers,
-/// as babeltrace2 has them.
+/// RUN calls with many flags, and errors. EXPECT names with the option; and, without it, numbers
+/// equal to babeltrace2's.
 // Longer than 70 lines: a table.
 #[test]
 fn calls_are_shown_as_they_were_written() {
@@ -112,7 +112,7 @@ fn calls_are_shown_as_they_were_written() {
         let found = rest.by_ref().find(is_it);
         assert!(found.is_some(), "{event}, {expected}\n{lines}");
     }
-    // The library's own event: the data behind the pointer.
+    // The exit of the library's own call contains the data behind the pointer.
     let status = lines.lines().find(|line| line.contains(" newfstatat = 0, "));
     assert!(status.is_some_and(|line| line.contains("statbuf_st_mode = S_IFREG|0")), "{lines}");
     let states = lines.lines().filter(|line| line.contains(" sched_switch: "));

@@ -1,5 +1,5 @@
 //! `trackway record --kernel` without BPF: the same events and fields from the kernel's own
-//! buffers, by choice or because BPF is refused, and no remains in tracefs.
+//! buffers, by choice or because BPF is refused, and no leftovers in tracefs.
 //!
 //! Longer than 600 lines: the tests share one program and its expected events.
 
@@ -41,7 +41,7 @@ fn print_trace(fixture: &Fixture, trace: &str) -> Vec<u8> {
     printed.stdout
 }
 
-/// Returns the lines of a trace. Where babeltrace2 is installed, its lines must be the same.
+/// Returns the lines of a trace. If babeltrace2 is installed, its lines must be equal.
 fn printed_lines(fixture: &Fixture, trace: &str) -> Vec<String> {
     let printed = print_trace(fixture, trace);
     if has("babeltrace2") {
@@ -53,7 +53,7 @@ fn printed_lines(fixture: &Fixture, trace: &str) -> Vec<String> {
     lossy_text(&printed).lines().map(str::to_owned).collect()
 }
 
-/// Returns the numbers of the kernel's part: recorded, lost, overwritten.
+/// Returns the counts of the kernel part: recorded, lost, overwritten.
 fn parse_kernel_counts(talk: &str) -> [u64; 3] {
     let line = talk.lines().find_map(|line| line.strip_prefix("trackway: kernel: "));
     let line = line.unwrap_or_else(|| panic!("no summary: {talk}"));
@@ -61,15 +61,15 @@ fn parse_kernel_counts(talk: &str) -> [u64; 3] {
     [(); 3].map(|()| words.next().expect("a number"))
 }
 
-/// Returns the number after these words.
+/// Returns the number after `name` in a line.
 fn number_after(line: &str, name: &str) -> u64 {
     let digits = line.split(name).nth(1).expect("a field");
     let end = digits.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(digits.len());
     digits[..end].parse().expect("a number")
 }
 
-/// Returns the name and fields of a line, without the parts that differ from run to run: times,
-/// CPUs, threads; and without strings.
+/// Returns the name and fields of a line, without the parts that differ from run to run (times,
+/// CPUs, threads), and without strings.
 fn reproducible_fields(line: &str) -> String {
     let (_, line) = line.split_once(") ").expect("a time");
     let (_, line) = line.split_once(' ').expect("a host");
@@ -79,11 +79,11 @@ fn reproducible_fields(line: &str) -> String {
             let digits = part.split(name).nth(1);
             digits.is_some_and(|digits| {
                 let digits: String = digits.chars().take_while(char::is_ascii_digit).collect();
-                // Of the program's own choice are large ones.
+                // Large numbers are those that the program chose.
                 digits.parse::<u64>().is_ok_and(|value| value < 1_000_000_000)
             })
         });
-        // Of texts: whether they were there, then or when the call had returned.
+        // Fields that describe whether strings were read, at entry or exit.
         let is_of_texts = ["incomplete = ", "name_length = ", "name = [ "];
         let is_of_texts = is_of_texts.iter().any(|what| part.contains(what));
         let part = if is_of_the_run || is_of_texts {
@@ -116,7 +116,7 @@ fn both_ways_record_the_same_events_and_fields() {
     let program = program.to_str().expect("a path");
     let events = "syscalls:getpgid,syscalls:openat,syscalls:lseek,syscalls:close,syscalls:dup2,\
                   syscalls:mkdirat,sched_process_exit,sched_process_fork";
-    // Not every kernel provides both of these to programs.
+    // Not every kernel provides both contexts to BPF programs.
     let options =
         [&["--kernel", "sched_switch", "--kernel-backend", "bpf"], &CONTEXTS[..]].concat();
     let tried = run_record_into(&fixture, "tried", &options, &["true"]);
@@ -138,7 +138,7 @@ fn both_ways_record_the_same_events_and_fields() {
         assert_eq!(parse_kernel_counts(&talk), [all.len() as u64, 0, 0], "{talk}");
         let at = |pid: &str| all.iter().position(|line| line.contains(pid)).expect("a call");
         let between = all[at("pid = 1000000001")..at("pid = 1000000002")].to_vec();
-        // A child runs at the same time as its parent: in another order each time.
+        // The child runs at the same time as its parent, so their order differs each time.
         let mut sums: BTreeMap<String, usize> = BTreeMap::new();
         for line in &between {
             *sums.entry(reproducible_fields(line)).or_default() += 1;
@@ -155,7 +155,7 @@ fn both_ways_record_the_same_events_and_fields() {
     let has = |lines: &[String], text: &str| lines.iter().any(|line| line.contains(text));
     assert!(has(&by_bpf, "filename = \"/nowhere/variety\""), "{by_bpf:?}");
     assert!(!has(&by_tracefs, "/nowhere/variety") && has(&by_tracefs, "filename = \"\""));
-    // What the kernel itself writes down is there.
+    // Strings that the kernel itself records are present.
     assert!(has(&by_tracefs, "sched_process_exit: ") && has(&by_tracefs, "comm = \"variety\""));
     let metadata =
         lossy_text(&fs::read(fixture.path("tracefs/kernel/metadata")).expect("metadata"));
@@ -170,7 +170,7 @@ fn both_ways_record_the_same_events_and_fields() {
 }
 
 /// RUN both backends for whole subsystems. EXPECT the same events declared, field by field; and
-/// only the command's own, from its start: not the recorder's preparations for it.
+/// only the command's events, from its start on, not the recorder's preparations.
 #[test]
 fn both_ways_declare_the_same_events() {
     let fixture = Fixture::new("tracefs-declared");
@@ -187,7 +187,7 @@ fn both_ways_declare_the_same_events() {
         let calls: Vec<_> = lines.lines().filter(|line| line.contains(" syscall_")).collect();
         let is_run = |line: &&&str| line.contains(" syscall_entry_execve: ");
         let at = calls.iter().position(|line| is_run(&line)).expect("it is run");
-        // By tracefs the process itself requests its recording, by write(2).
+        // With tracefs, the process itself requests its recording, by write(2).
         assert!(at <= usize::from(via == "tracefs"), "{calls:?}");
         assert_eq!(calls.iter().filter(is_run).count(), 1, "{calls:?}");
         let threads: BTreeSet<_> =
@@ -223,8 +223,8 @@ fn both_ways_show_what_values_stand_for() {
     }
 }
 
-/// RUN selections that tracefs lacks. EXPECT a refusal that lists the possible ones, and nothing
-/// run; and with CPUs, only those.
+/// RUN selections that tracefs lacks. EXPECT a refusal that lists the possible ones, and that
+/// nothing runs; and for CPUs, only the selected ones.
 #[test]
 fn selections_beyond_tracefs_are_refused() {
     let fixture = Fixture::new("tracefs-selected");
@@ -288,8 +288,8 @@ fn programs_and_tracefs_are_on_one_clock() {
     }
 }
 
-/// RUN a command whose child makes system calls, while other processes do. EXPECT the calls of the
-/// child, and, of the whole system, the others, too.
+/// RUN a command whose child makes system calls, while other processes do, too. EXPECT only the
+/// child's calls; for the whole system, the others, too.
 #[test]
 fn a_command_and_what_it_starts_are_recorded_or_everything() {
     const UNMATCHED_FILTER: &str = "pid = 1000777777";
@@ -327,7 +327,7 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
 }
 
 /// RUN a command, and kill it from outside. EXPECT the signal by BPF, as it concerns the command,
-/// and not by tracefs; and by both the signal that the command sends to its parent.
+/// and not by tracefs; and by both backends the command's signal to its parent.
 #[test]
 fn only_bpf_records_what_others_do_to_a_command() {
     let fixture = Fixture::new("tracefs-others");
@@ -354,8 +354,8 @@ fn only_bpf_records_what_others_do_to_a_command() {
     }
 }
 
-/// RUN a command outside an empty control group. EXPECT no events, and a message about how the
-/// group was followed.
+/// RUN a command outside an empty control group. EXPECT no events, and a message about the method
+/// of following the group.
 #[test]
 fn a_cgroup_that_nobody_is_in_has_nothing_by_tracefs() {
     let fixture = Fixture::new("tracefs-cgroup");
@@ -375,7 +375,7 @@ fn a_cgroup_that_nobody_is_in_has_nothing_by_tracefs() {
     assert!(talk.contains("apart at most: 0 threads came in meanwhile"), "{talk}");
 }
 
-/// RUN it with a clock other than that of kernel events. EXPECT a refusal.
+/// RUN record with a clock other than that of kernel events. EXPECT a refusal.
 #[test]
 fn another_clock_is_refused_by_tracefs_too() {
     let fixture = Fixture::new("tracefs-clock-apart");
@@ -402,8 +402,8 @@ fn another_clock_is_refused_by_tracefs_too() {
     assert!(!output.status.success() && !fixture.path("ran").exists());
 }
 
-/// RUN it with options that only BPF has. EXPECT a refusal that names the option, the reason and
-/// the alternative, and nothing run.
+/// RUN record with options that only BPF supports. EXPECT a refusal that names the option, the
+/// reason and the alternative, and that nothing runs.
 #[test]
 fn options_beyond_tracefs_are_refused() {
     let fixture = Fixture::new("tracefs-refused");
@@ -433,9 +433,9 @@ fn options_beyond_tracefs_are_refused() {
     }
 }
 
-/// RUN one program again and again, with filters by tracefs, and without. EXPECT each time the
-/// events that `print` selects by the same filters from the recording without: also of filters with
-/// state, contexts, or names of values; and that filtered events are not reported as lost.
+/// RUN one program repeatedly, with filters by tracefs, and without. EXPECT each time the events
+/// that `print` selects by the same filters from the unfiltered recording, also with state,
+/// contexts, or names of values; and filtered events not to be reported as lost.
 #[test]
 fn filters_by_tracefs_take_what_print_takes() {
     let fixture = Fixture::new("tracefs-filters");
@@ -453,7 +453,7 @@ fn filters_by_tracefs_take_what_print_takes() {
         assert!(output.status.success(), "{talk}");
         talk
     };
-    // Without the parts that differ from run to run, and without the loader's calls.
+    // Lines without the parts that differ from run to run, and without the loader's calls.
     let told = |trace: &str, filters: &[&str]| -> Vec<String> {
         let mut print = fixture.trackway(&["print", trace]);
         for filter in filters {
@@ -486,8 +486,8 @@ fn filters_by_tracefs_take_what_print_takes() {
     assert_eq!(told("none", &[]), [] as [String; 0]);
 }
 
-/// RUN it with filters in C: on present fields, and on fields that tracefs does not provide. EXPECT
-/// the first to be evaluated, with its state, and the other to be refused with the reason.
+/// RUN filters in C: on present fields, and on fields that tracefs does not provide. EXPECT the
+/// first to be evaluated, with its state, and the other to be refused with the reason.
 #[test]
 fn filters_in_c_are_asked_by_tracefs_too() {
     const FILTER: &str = "#include <trackway/filter.h>\n\
@@ -618,7 +618,7 @@ fn a_process_whose_thread_calls_exec_is_recorded_after_it() {
     assert_eq!(parse_kernel_counts(&talk), [14, 0, 0], "{talk}");
 }
 
-/// Returns the instances of a recorder.
+/// Returns the tracefs instances of a recorder.
 fn instances_of(pid: u32) -> Vec<PathBuf> {
     let entries = fs::read_dir(INSTANCES_FOLDER).expect("instances").flatten();
     let ours = format!("trackway-{pid}-");
@@ -628,9 +628,8 @@ fn instances_of(pid: u32) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(is_ours).collect()
 }
 
-/// RUN recordings that end, whose recorder is killed, and whose recorder is killed with the process
-/// that would clean up. EXPECT no instance of theirs; of the last one none after the next
-/// recording.
+/// RUN recordings that end, whose recorder is killed, and whose recorder and cleanup process are
+/// killed. EXPECT no instance of the first two; and none of the last after the next recording.
 #[test]
 fn nothing_stays_in_tracefs() {
     const LIST_INSTANCES_SCRIPT: &str = "ls /sys/kernel/tracing/instances >seen";
@@ -663,15 +662,16 @@ fn nothing_stays_in_tracefs() {
     assert!(!is_success);
     let left = instances_of(pid);
     assert_eq!(left.len(), 1, "nobody was there to remove it");
-    // The kernel has ended the recording; and another test's recorder may have removed it since.
+    // The kernel has ended the recording; another test's recorder may already have removed the
+    // instance.
     let is_on = || fs::read_to_string(left[0].join("tracing_on")).is_ok_and(|on| on.trim() != "0");
     wait_for("it records nothing", || !is_on());
     run(LIST_INSTANCES_SCRIPT);
     assert_eq!(instances_of(pid), [] as [PathBuf; 0]);
 }
 
-/// RUN a recording as a user who may use tracefs and not BPF. EXPECT it to use tracefs, to report
-/// why, and doctor to report so before; and a refusal where BPF is required.
+/// RUN a recording as a user who may use tracefs but not BPF. EXPECT it to use tracefs, to report
+/// the reason, like doctor before; and a refusal if BPF is required.
 #[test]
 fn recorders_without_bpf_use_tracefs() {
     let fixture = Fixture::new("tracefs-fallback");
@@ -719,7 +719,7 @@ fn recorders_without_bpf_use_tracefs() {
 }
 
 /// RUN under sudo. EXPECT the command to run as the invoking user, who cannot remove the instance,
-/// and the instance to be removed all the same.
+/// and the instance to be removed nevertheless.
 #[test]
 fn under_sudo_the_instance_goes_too() {
     let fixture = Fixture::new("tracefs-sudo");
@@ -730,7 +730,7 @@ fn under_sudo_the_instance_goes_too() {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         fs::set_permissions(folder, open).expect("a mode");
     }
-    // Where that user gets to.
+    // The program is in a folder that this user can enter.
     let program = fixture.path("calls-of-all");
     copy_program(&fixture.compile_file("kernel/calls.c", false, &[]), &program);
     let looks =

@@ -1,5 +1,5 @@
 //! A dead claimer, as the kernel reports it. No writer uses its region until the region is freed;
-//! then the region is as good as before.
+//! then the region works as before.
 
 use std::sync::atomic::Ordering;
 
@@ -23,7 +23,7 @@ fn the_region_of_a_dead_claimer_waits_until_it_is_freed() {
         let scenario = Scenario { fit, time: ClockRelation::Near, text: Some(17), is_cold: false };
         let mut players = WriterPair::new(&stage);
         players.set(&scenario);
-        // Points at which the window changed while it was claimed.
+        // Points at which the window changed while its region was claimed.
         let mut moments = Vec::new();
         let walked = players.walk(|players, point, is_new| {
             let region = players.stage.region(players.stage.live());
@@ -43,8 +43,8 @@ fn the_region_of_a_dead_claimer_waits_until_it_is_freed() {
     }
 }
 
-/// Kills a writer after `moment` instructions, and lets another one go on before and after the
-/// region is freed.
+/// Kills a writer after `moment` instructions, and runs another writer before and after the region
+/// is freed.
 fn kill_writer_at(stage: &Stage, scenario: &Scenario, moment: usize) -> Result<(), String> {
     stage.begin_again();
     let mut players = WriterPair::new(stage);

@@ -1,14 +1,14 @@
-//! The lockless buffer of the 2012 paper, stepped through in the same way: its hole is found and
-//! counted.
+//! The lockless buffer of the 2012 paper, stepped through like the other writer paths: its hole is
+//! found and counted.
 //!
-//! Such a buffer has no sequence to abort and no claim to free. A producer that is killed between
-//! reserve and commit leaves a hole. One that is killed after it committed a sub-buffer's last
-//! slot, and before it updated the commit sequence, leaves a complete but undelivered sub-buffer,
-//! which is read at the end. [`Buffer::holes`] finds both, and the test counts points of both
-//! kinds. All records outside a hole must be complete, in order and read.
+//! Such a buffer has no restartable sequence to abort and no claim to free. A producer that is
+//! killed between reserve and commit leaves a hole. A producer that is killed after it committed a
+//! sub-buffer's last slot, and before it updated the commit sequence, leaves a complete but
+//! undelivered sub-buffer, which is read at the end. [`Buffer::holes`] finds both, and the test
+//! counts points of both kinds. All records outside a hole must be complete, in order and read.
 //!
-//! First the buffer by itself: other producers run in the harness, on copies of the memory, with
-//! the library's code. Then the library, in a session, with a real recorder.
+//! First the buffer alone is tested: other producers run in the harness, on copies of the memory,
+//! with the library's code. Then the library is tested, in a session, with a real recorder.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -26,27 +26,27 @@ use crate::tracee::{Tracee, ptrace_obstacle};
 
 const PAGE_BYTES: usize = 1 << PAGE_SHIFT;
 const SUB_BUFFERS: usize = 2;
-/// Counters, then memory for all sub-buffers and one more.
+/// Size of the memory: counters, then all sub-buffers and one more.
 const MEMORY_BYTES: usize = PAGE_BYTES * (2 + SUB_BUFFERS);
-/// Offsets in the first page.
+/// Offsets of tables in the first page.
 const SUB_BUFFERS_OFFSET: usize = 512;
 const PLACES_OFFSET: usize = 1024;
 const CLOCK_OFFSET: usize = 2048;
-/// Words of a record that other producers emit; and the number of records, for more than the buffer
-/// has room.
+/// Words of a record that other producers emit; and the number of records, which exceeds the
+/// buffer.
 const OTHER_EVENT_WORDS: u32 = 5;
 const LATER_EVENTS_COUNT: u64 = 300;
-/// The event that is stepped through.
+/// Number and words of the event that is stepped through.
 const STEPPED_EVENT: u64 = 500;
 const STEPPED_EVENT_WORDS: u32 = 11;
-/// First number of others' events.
+/// First number of the other producers' events.
 const LATER_EVENTS_FIRST: u64 = 1000;
-/// Events of others that come in between.
+/// Number of events that other producers emit in between.
 const EVENTS_IN_BETWEEN: u64 = 3;
-/// More steps than an event takes in an unoptimised library.
+/// Number of steps that exceeds those of an event in an unoptimised library.
 const STEPS_MAX: usize = 200_000;
 
-/// Memory that a buffer lies in, shared with children.
+/// Memory of a buffer, shared with child processes.
 struct SharedMemory(*mut u8);
 
 impl Store for SharedMemory {
@@ -116,7 +116,7 @@ impl SharedMemory {
         }
     }
 
-    /// Emits event `number` with that many words, each of which is the number.
+    /// Emits event `number` with `words` words, each of which is the number.
     fn emit(&self, mode: Mode, words: u32, number: u64) -> Result<(), LossReason> {
         let now = || self.clock().fetch_add(3, Ordering::Relaxed);
         let slot = self.buffer(mode).reserve(self, now, || true, (words, 8 * words as usize, 7))?;
@@ -151,11 +151,11 @@ impl SharedMemory {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, MEMORY_BYTES) };
     }
 
-    /// Reads the complete records; returns the events' numbers.
+    /// Reads the complete records; returns the numbers of their events.
     fn drain(&self, mode: Mode, own: &mut u32) -> Result<Vec<u64>, String> {
         let buffer = self.buffer(mode);
         let mut numbers = Vec::new();
-        // As the recorder at the end.
+        // Reads like the recorder at its end.
         let mut next = || match buffer.get(own) {
             Ok(got) => Some((got, None)),
             Err(TryAgain) => {
@@ -198,7 +198,7 @@ impl SharedMemory {
 /// State in which a suspended writer leaves the buffer, by its counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leftover {
-    /// Nothing.
+    /// The buffer is unchanged or complete.
     Nothing,
     /// A slot that is not committed.
     Hole,
@@ -215,8 +215,8 @@ fn find_leftover(buffer: &Buffer<'_>) -> Leftover {
     }
 }
 
-/// Kills the writer and lets others go on until the buffer has wrapped. All records that are read
-/// must be complete, and all events must be read, lost or in a sub-buffer with a hole.
+/// Kills the writer and runs other producers until the buffer has wrapped. All records that are
+/// read must be complete, and all events must be read, lost or in a sub-buffer with a hole.
 fn check_others_after_kill(copy: &SharedMemory, mode: Mode, before: u64) -> Result<(), String> {
     let buffer = copy.buffer(mode);
     let found = find_leftover(&buffer);
@@ -243,7 +243,7 @@ fn check_others_after_kill(copy: &SharedMemory, mode: Mode, before: u64) -> Resu
     if found == Leftover::Nothing && find_leftover(&buffer) != Leftover::Nothing {
         return Err("others left something, and they are alive".into());
     }
-    // With the event, or without it.
+    // The sum may include the killed writer's event.
     let (all, emitted) = (records + lost, before + LATER_EVENTS_COUNT);
     if (emitted..=emitted + 1).contains(&all) {
         return Ok(());
@@ -256,7 +256,7 @@ fn check_others_after_kill(copy: &SharedMemory, mode: Mode, before: u64) -> Resu
 enum Fit {
     /// The sub-buffer has room to spare.
     Spare,
-    /// The event ends where its sub-buffer does.
+    /// The event ends exactly at the end of its sub-buffer.
     Exact,
     /// The event needs the next sub-buffer.
     Switch,
@@ -294,7 +294,7 @@ fn fill_to_fit(memory: &SharedMemory, mode: Mode, fit: Fit) -> u64 {
     emitted
 }
 
-/// Forks a child that is about to emit the event.
+/// Forks a child process that stops before it emits the event.
 fn fork_writer(memory: &SharedMemory, mode: Mode) -> Tracee {
     // SAFETY: no preconditions.
     let cpu = unsafe { libc::sched_getcpu() };
@@ -311,7 +311,7 @@ fn fork_writer(memory: &SharedMemory, mode: Mode) -> Tracee {
     child
 }
 
-/// Steps through one event; returns how many points led to each [`Left`].
+/// Steps through one event; returns the number of points that led to each [`Left`].
 fn step_through_event(mode: Mode, fit: Fit) -> [usize; 3] {
     let (memory, copy) = (SharedMemory::new(), SharedMemory::new());
     memory.reset(mode);
@@ -342,7 +342,7 @@ fn step_through_event(mode: Mode, fit: Fit) -> [usize; 3] {
     panic!("not at its end after {STEPS_MAX} instructions");
 }
 
-/// Lets other producers emit in between, then the writer go on, if it is not at its end: everything
+/// Lets other producers emit in between, then continues the writer, if it has not ended: everything
 /// must be read.
 fn emit_in_between(
     memory: &SharedMemory,
@@ -390,7 +390,7 @@ fn the_paper_s_hole_is_found_and_counted_and_nothing_else_is_torn() {
     }
 }
 
-/// Steps through the same in the library, with a real recorder, which counts the losses of a hole.
+/// Steps through an event of the library, with a real recorder, which counts the losses of a hole.
 #[test]
 fn a_recorder_counts_the_hole_of_a_dead_writer() {
     let settings = StageSettings {

@@ -51,12 +51,12 @@ mod every_instruction {
 
     /// Fewer instructions than any event takes.
     const EVENT_INSTRUCTIONS_MIN: usize = 50;
-    /// Fewer than a sequence has: three comparisons, a word copied, three stores.
+    /// Lower bound of a sequence's instructions: three comparisons, a word copied, three stores.
     const SEQUENCE_INSTRUCTIONS_MIN: usize = 16;
     /// Bytes of text in the events of the short form.
     const SHORT_FORM_TEXT_BYTES: [usize; 4] = [0, 3, 21, 200];
 
-    /// Steps through an event with every continuation at every point.
+    /// Steps through an event, with every continuation at every point.
     fn step_through_event(
         players: &mut WriterPair,
         scenario: &Scenario,
@@ -84,7 +84,8 @@ mod every_instruction {
         steps
     }
 
-    /// Checks that stepping covered every instruction: a harness that does not step finds nothing.
+    /// Checks that stepping covered every instruction: a harness that does not step detects
+    /// nothing.
     fn check_coverage(
         settings: StageSettings,
         scenario: &Scenario,
@@ -163,7 +164,8 @@ mod every_instruction {
         scenarios
     }
 
-    /// Kinds of sessions: with contexts or not, with wide ids or not. The short form has `few`.
+    /// Runs kinds of sessions: with contexts or not, with wide ids or not. The short form has
+    /// `few`.
     fn step_through_sessions(
         overwrite: bool,
         by: StageWriterPath,

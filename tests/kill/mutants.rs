@@ -16,8 +16,7 @@ const PLAIN_SETTINGS: StageSettings = StageSettings {
 const EVENT_SCENARIO: Scenario =
     Scenario { fit: Fit::Spare(2), time: ClockRelation::Near, text: Some(40), is_cold: false };
 
-/// Steps through an event; the points at which `wrong` finds something, as a list of booleans, of
-/// those that `of` chooses.
+/// Steps through an event. Returns for each point that `of` selects whether `wrong` finds a fault.
 fn find_faults_by_point(
     players: &mut WriterPair,
     mut of: impl FnMut(&WriterPair, &StepPoint) -> bool,
@@ -54,7 +53,8 @@ fn a_commit_word_that_is_stored_before_the_rest_is_seen() {
     };
     let live: Vec<_> = points.iter().filter(|point| point.1).collect();
     assert!(live.iter().all(|point| point.2 == EventFate::Absent));
-    // Before its last instruction everything but the word is in place: a store there is not early.
+    // Before the last instruction, all data except the word is in place: a store there is not
+    // early.
     let (last, others) = live.split_last().expect("points in a sequence");
     assert!(matches!(early(&last.0), Ok(EventFate::Recorded)));
     for (number, point) in others.iter().enumerate() {
@@ -71,8 +71,8 @@ fn a_sequence_that_is_not_aborted_is_seen() {
     let (found, _) = find_faults_by_point(&mut players, is_live, |players, point| {
         players.preempted(point, false)
     });
-    // Until the commit word is compared, the comparison detects events that came in between. After
-    // it, only the abort protects the writer.
+    // Before the commit word is compared, the comparison detects events of other writers. After the
+    // comparison, only the abort protects the writer.
     let safe = found.iter().take_while(|is_found| !**is_found).count();
     assert!(safe < 10, "{found:?}");
     assert!(found.len() - safe > 10 && found[safe..].iter().all(|is_found| *is_found), "{found:?}");
@@ -98,7 +98,7 @@ fn a_region_that_is_taken_from_a_living_owner_is_seen() {
         region.control.owner.store(0, Ordering::Relaxed);
         players.preempted(point, true)
     });
-    // From the first load of the commit word to the commit.
+    // Points from the first load of the commit word to the commit.
     assert!(steps.claimed > 10 && found.last() == Some(&true), "{found:?}");
     let seen = found.iter().filter(|is_found| **is_found).count();
     assert!(seen * 2 > found.len(), "{found:?}");

@@ -1,4 +1,4 @@
-//! Contents of a window, read by the readers' own code, and the invariants that must hold.
+//! Contents of a window, read by the readers' own code, and the invariants of a window.
 
 use std::sync::atomic::Ordering;
 
@@ -7,7 +7,7 @@ use trackway_ring::{Drained, Region, Snapshot};
 use trackway_testkit::Records;
 use trackway_window::{MappedMemory, SessionLayout, Window, WriterPath};
 
-/// Bytes of a text's length, which precedes the text.
+/// Number of bytes of a text's length, which precedes the text.
 pub(crate) const TEXT_LENGTH_BYTES: usize = 4;
 
 /// The events of writer.c.
@@ -17,25 +17,25 @@ pub(crate) enum EventKind {
     Earlier,
     /// The event that is stepped through.
     Probe,
-    /// Emitted by another process in between.
+    /// Emitted by another process during the step.
     Other,
-    /// Emitted by a signal handler in between.
+    /// Emitted by a signal handler during the step.
     Inner,
-    /// The event that is stepped through, where it has no payload.
+    /// The event that is stepped through, if it has no payload.
     Empty,
 }
 
 impl EventKind {
-    /// All of them, in the order of their numbers as orders.
+    /// All kinds, in the order of their numbers in orders.
     pub(crate) const ALL: [Self; 5] =
         [Self::Earlier, Self::Probe, Self::Other, Self::Inner, Self::Empty];
 
-    /// Returns its name, as its description has it.
+    /// Returns the name in the event's description.
     pub(crate) const fn name(self) -> &'static str {
         ["before", "probe", "other", "inner", "empty"][self as usize]
     }
 
-    /// Returns true if this is the event that is stepped through.
+    /// Returns true if the kind is the event that is stepped through.
     pub(crate) const fn is_probe(self) -> bool {
         matches!(self, Self::Probe | Self::Empty)
     }
@@ -44,9 +44,9 @@ impl EventKind {
 /// Place of an event in the window, and its id in the session.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EventId {
-    /// Its place in the table of events.
+    /// Index of the event in the table of events.
     pub(crate) index: usize,
-    /// Its id.
+    /// Id of the event in the session.
     pub(crate) id: u32,
 }
 
@@ -58,7 +58,7 @@ pub(crate) type EventIds = [EventId; EventKind::ALL.len()];
 pub(crate) struct FoundRecord {
     /// Kind of the event.
     pub(crate) kind: EventKind,
-    /// Contexts, as they stand in the record.
+    /// Bytes of the contexts in the record.
     pub(crate) contexts: Vec<u8>,
     /// The payload's text.
     pub(crate) text: Vec<u8>,
@@ -67,19 +67,19 @@ pub(crate) struct FoundRecord {
 /// Contents of a region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RegionState {
-    /// CPU and way.
+    /// CPU and writer path of the region.
     pub(crate) place: (u32, usize),
     /// End of the committed bytes.
     pub(crate) head: u64,
     /// Word of the process that claims the region.
     pub(crate) owner: u64,
-    /// Records before the first one below.
+    /// Number of overwritten records before the first readable record.
     pub(crate) overwritten: u64,
     /// Records that can be read.
     pub(crate) records: Vec<FoundRecord>,
-    /// Records, overwritten ones included.
+    /// Number of records, including overwritten ones.
     pub(crate) events: u64,
-    /// Records that did not fit.
+    /// Number of records that did not fit.
     pub(crate) discarded: u64,
     /// Time of the last record.
     pub(crate) last_ts: u64,
@@ -88,9 +88,9 @@ pub(crate) struct RegionState {
 /// Contents of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WindowState {
-    /// Its regions that were ever written or claimed.
+    /// Regions of the window that were ever written or claimed.
     pub(crate) regions: Vec<RegionState>,
-    /// Records that did not fit, by [`Kind`].
+    /// Numbers of records that did not fit, by [`Kind`].
     pub(crate) discarded: [u64; EventKind::ALL.len()],
 }
 
@@ -119,7 +119,7 @@ impl WindowState {
         Ok(Self { regions, discarded: ids.map(count) })
     }
 
-    /// Records that did not fit, as regions count them.
+    /// Returns the number of records that did not fit, by the counters of the regions.
     pub(crate) fn discarded_in_regions(&self) -> u64 {
         self.regions.iter().map(|region| region.discarded).sum()
     }
@@ -193,7 +193,7 @@ fn read_pieces(
     Err("its pieces have no end".into())
 }
 
-/// Reads the records of a piece; the last one's time.
+/// Reads the records of a piece; returns the time of the last record.
 fn read_records(
     bytes: &[u8],
     begin_ts: u64,
@@ -239,30 +239,30 @@ pub(crate) fn context_bytes(contexts: u32) -> usize {
 pub(crate) struct ExpectedEvents {
     /// The event that is stepped through.
     pub(crate) probe: FoundRecord,
-    /// True if the probe was emitted exactly once; false if perhaps not.
+    /// True if the probe was emitted exactly once; false if it may not have been emitted.
     pub(crate) probe_is_certain: bool,
     /// True if the probe comes before all other events of its region, false if after them; `None`
     /// if the order is unknown.
     pub(crate) probe_is_first: Option<bool>,
-    /// The others, in their order for each process.
+    /// The other events, in the order of each process.
     pub(crate) other_events: Vec<FoundRecord>,
 }
 
 /// Outcome of the event that is stepped through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventFate {
-    /// It cannot be seen.
+    /// The event is not present.
     Absent,
-    /// It is there.
+    /// The event was recorded.
     Recorded,
-    /// It was counted.
+    /// The event was counted as discarded.
     Discarded,
 }
 
 /// Compares the state before the event with the state now.
 ///
 /// # Errors
-/// What is missing, twice, torn, out of order or not counted.
+/// If an event is missing, doubled, torn, out of order or not counted.
 pub(crate) fn compare_states(
     before: &WindowState,
     now: &WindowState,
@@ -303,7 +303,7 @@ pub(crate) fn compare_states(
     }
 }
 
-/// Records of a region that were added to those which are still there.
+/// Returns the records of a region that were added to the remaining older records.
 fn added_records<'now>(
     was: &RegionState,
     is: &'now RegionState,

@@ -1,9 +1,9 @@
-//! Stage of the tests: a window that a real recorder prepared, and its copies.
+//! The stage of the tests: a window that a real recorder prepared, and copies of this window.
 //!
 //! `trackway record` makes a session and starts a command. Then it is stopped, its window is
-//! copied, and it is killed. The copy is the template of every stage: its lease never expires and
-//! its clock line always holds, slowly, so that nothing depends on the time that stepping takes. No
-//! recorder drains, so only writers change the window.
+//! copied, and it is killed. The copy is the template of every stage. Its lease never expires, and
+//! its clock line stays valid and advances slowly, so that nothing depends on the duration of
+//! stepping. No recorder drains, so only writers change the window.
 
 use std::ffi::CString;
 use std::fs;
@@ -24,16 +24,16 @@ use trackway_window::{NAME_BYTES, SessionLayout, Window, WriterPath, window_name
 use crate::reading::{EventId, EventIds, EventKind, FoundRecord, WindowState};
 use crate::tracee::Tracee;
 
-/// Bytes of the pattern that texts are parts of; as in writer.c.
+/// Length of the pattern from which texts are cut, as in writer.c.
 const PATTERN_BYTES: usize = 8192;
-/// Numbers that writer.c's signal handler emits.
+/// Range of the text that writer.c's signal handler emits.
 const SIGNAL_HANDLER_NUMBERS: std::ops::Range<usize> = 77..83;
-/// By how much the session's clock is slowed down, as a power of two.
+/// Factor by which the session's clock is slowed down, as a power of two.
 const CLOCK_SLOWDOWN_SHIFT: u32 = 12;
-/// First id where ids are to be wide: of those that need 16 bits.
+/// First event id in a stage with wide ids, which need 16 bits.
 const WIDE_ID_FIRST: u32 = 40;
 const PAGE_BYTES: usize = 1 << PAGE_SHIFT;
-/// Number of CPUs whose regions a writer may use: its own and, by claim, three neighbours.
+/// Number of CPUs whose regions a writer may use: its own CPU and, by claim, three neighbours.
 const WRITER_CPUS_MAX: u32 = 4;
 
 /// Writer path of a stage.
@@ -41,7 +41,7 @@ const WRITER_CPUS_MAX: u32 = 4;
 pub(crate) enum StageWriterPath {
     /// By restartable sequence.
     Sequence,
-    /// By claim: they have no restartable sequences.
+    /// By claim: the writers have no restartable sequences.
     Claim,
     /// By the 2012 paper's reserve and commit.
     Lockless,
@@ -50,17 +50,17 @@ pub(crate) enum StageWriterPath {
 /// Configuration of a stage's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StageSettings {
-    /// Flight recorder.
+    /// True for a flight recorder.
     pub(crate) overwrite: bool,
-    /// With process id, thread id and name in every record.
+    /// True if every record has process id, thread id and name as contexts.
     pub(crate) contexts: bool,
-    /// With ids that need 16 bits.
+    /// True if event ids need 16 bits.
     pub(crate) wide_ids: bool,
     /// Writer path.
     pub(crate) by: StageWriterPath,
 }
 
-/// A stage.
+/// A prepared window with its copies, and the programs that write to it.
 pub(crate) struct Stage {
     fixture: Fixture,
     settings: StageSettings,
@@ -71,7 +71,7 @@ pub(crate) struct Stage {
     trace_template: PathBuf,
     /// The window in which writers write.
     live: Window,
-    /// The window in which readers look.
+    /// The window that readers read.
     copy: Window,
     layout: SessionLayout,
     ids: Option<EventIds>,
@@ -80,7 +80,7 @@ pub(crate) struct Stage {
     beginning: ChangeableBytes,
 }
 
-/// Everything in a window that may change.
+/// The contents of the changeable ranges of a window.
 pub(crate) type ChangeableBytes = Vec<u8>;
 
 /// Returns one of the CPUs that this process may use, the next one at each call.
@@ -115,7 +115,7 @@ fn open_window(folder: &Path) -> Window {
     Window::open(&folder, &path, effective_uid(), false).expect("the window").0
 }
 
-/// Puts a window of these bytes into `folder`.
+/// Writes a window with these bytes to `folder`.
 fn write_window(folder: &Path, bytes: &[u8]) {
     fs::create_dir_all(folder).expect("a folder");
     let mut options = fs::OpenOptions::new();
@@ -138,7 +138,7 @@ fn copy_tree(from: &Path, to: &Path) {
 
 impl Stage {
     /// Makes a stage from the window that a recorder prepares. Returns `None`, after printing the
-    /// reason, where writers of that kind cannot be stepped through.
+    /// reason, if writers of this kind cannot be stepped through.
     pub(crate) fn new(settings: StageSettings) -> Option<Self> {
         if let Some(reason) = crate::tracee::ptrace_obstacle() {
             trackway_tests::report_skipped(&reason);
@@ -248,7 +248,7 @@ impl Stage {
         writer
     }
 
-    /// Returns the record that an order must leave.
+    /// Returns the record that an order to a writer must leave.
     pub(crate) fn found(
         &self,
         kind: EventKind,
@@ -284,7 +284,7 @@ impl Stage {
         writer.set_registers(&registers);
     }
 
-    /// Has a writer emit one event.
+    /// Makes a writer emit one event.
     pub(crate) fn emit(
         &self,
         writer: &mut Tracee,
@@ -347,7 +347,7 @@ impl Stage {
         WindowState::read(window, &self.layout, self.ids.as_ref().expect("the stage is built"))
     }
 
-    /// Records that did not fit so far.
+    /// Returns the number of records that did not fit so far.
     pub(crate) fn discarded(&self) -> u64 {
         let of = |cpu, way| self.layout.region(&self.live, cpu, way).expect("it has regions");
         let count = |cpu, way| of(cpu, way).control.discarded.load(Ordering::Relaxed);
@@ -370,7 +370,7 @@ impl Stage {
         bytes
     }
 
-    /// Recovers as a user would: `trackway recover` of a copy of the live window, and `trackway
+    /// Recovers a copy of the live window by `trackway recover` and prints the trace by `trackway
     /// print`. Returns the printed lines, and the number of lost events in the summary.
     pub(crate) fn recover(&self) -> Result<(Vec<String>, u64), String> {
         let folder = self.fixture.window_dir().join("recover");
@@ -407,7 +407,8 @@ impl Stage {
         })
     }
 
-    /// Pages of the fixed part that are in use, tables and control lines, sub-buffers.
+    /// Finds the changeable ranges: used pages of the fixed part, tables, control lines, and
+    /// sub-buffers.
     fn find_extents(&mut self) {
         let fixed = &self.whole(&self.live)[..DATA_OFFSET];
         let used =
@@ -440,8 +441,8 @@ impl Stage {
     }
 }
 
-/// Runs `trackway record` as far as its command, stops it, and kills it. The window's bytes, and
-/// the token of the session.
+/// Runs `trackway record` as far as its command, stops it, and kills it. Returns the window's
+/// bytes, and the token of the session.
 fn record_until_killed(fixture: &Fixture, settings: StageSettings) -> (Vec<u8>, String) {
     let mut recorder = fixture.trackway(&["record", "--event=kill:*", "--buffer-size=16K"]);
     recorder.args(["--sub-buffers=4", "-o"]).arg(fixture.path("trace"));
@@ -471,7 +472,7 @@ fn record_until_killed(fixture: &Fixture, settings: StageSettings) -> (Vec<u8>, 
     (bytes, token.to_owned())
 }
 
-/// Makes a window independent of its dead recorder.
+/// Makes a window independent of its dead recorder, and returns the layout of its session.
 fn detach_from_recorder(window: &Window, settings: StageSettings) -> SessionLayout {
     let is_active =
         |index: &usize| window.session(*index).state.load(Ordering::Relaxed) == state::ACTIVE;

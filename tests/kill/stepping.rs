@@ -1,4 +1,4 @@
-//! One event, instruction by instruction, and every continuation after each.
+//! One event, instruction by instruction, with every continuation after each instruction.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -13,11 +13,11 @@ use crate::reading::{
 use crate::stage::{ChangeableBytes, Stage, StageSettings, StageWriterPath};
 use crate::tracee::{ActiveSequence, ProcessCheckpoint, Tracee};
 
-/// More instructions than any event takes.
+/// Number of steps that exceeds the instructions of any event.
 const STEPS_MAX: usize = 100_000;
-/// Texts that another writer emits in between: a short one, and one of some words.
+/// Texts that another writer emits during the event: a short one, and one of some words.
 const OTHER_WRITER_TEXTS: [Range<usize>; 2] = [300..303, 500..541];
-/// The largest text of the events before.
+/// Length of the largest text of earlier events.
 const EARLIER_TEXT_BYTES_MAX: usize = 900;
 
 /// Fit of the event that is stepped through in the region's open sub-buffer.
@@ -33,48 +33,48 @@ pub(crate) enum Fit {
     Full,
 }
 
-/// Relation of the clock to the time of the event before.
+/// Relation of the clock to the time of the previous event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClockRelation {
     /// A little later: a compact header.
     Near,
-    /// A second later: the long header.
+    /// A second later: an extended header.
     Far,
-    /// A second earlier: the record gets the time of the one before.
+    /// A second earlier: the record gets the time of the previous record.
     Back,
 }
 
-/// Scenario that is stepped through.
+/// The scenario of a stepped event.
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
-    /// Fit of the event.
+    /// Fit of the event in the open sub-buffer.
     pub(crate) fit: Fit,
-    /// When.
+    /// Relation of the clock to the previous event.
     pub(crate) time: ClockRelation,
-    /// Bytes of its text; `None`: it has no payload.
+    /// Bytes of the event's text; `None` if the event has no payload.
     pub(crate) text: Option<usize>,
-    /// True if it is the first event of its process.
+    /// True if the event is the first of its process.
     pub(crate) is_cold: bool,
 }
 
 /// Result of stepping through one event.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct StepCounts {
-    /// Instructions executed.
+    /// Number of instructions executed.
     pub(crate) instructions: usize,
-    /// Number of entries into a sequence.
+    /// Number of entries into a restartable sequence.
     pub(crate) entered: usize,
-    /// Points at which the kernel would have aborted a sequence.
+    /// Number of points at which the kernel would abort a restartable sequence.
     pub(crate) live: usize,
-    /// Stores of a commit word.
+    /// Number of stores of a commit word.
     pub(crate) commits: usize,
-    /// Different states of the window.
+    /// Number of different states of the window.
     pub(crate) states: usize,
-    /// Points at which a region was claimed.
+    /// Number of points at which a region was claimed.
     pub(crate) claimed: usize,
     /// Number of forks that were read.
     pub(crate) forks: usize,
-    /// Number of these that a real `trackway recover` checked.
+    /// Number of forks that a real `trackway recover` checked.
     pub(crate) recovered: usize,
 }
 
@@ -91,26 +91,26 @@ impl std::ops::AddAssign<&Self> for StepCounts {
     }
 }
 
-/// A moment between two instructions.
+/// A point between two instructions of the writer.
 pub(crate) struct StepPoint {
-    /// Instructions executed so far.
+    /// Number of instructions executed so far.
     pub(crate) number: usize,
-    /// Its own state then.
+    /// Registers and private memory of the writer at this point.
     pub(crate) checkpoint: ProcessCheckpoint,
-    /// The window then.
+    /// Contents of the window at this point.
     pub(crate) bytes: ChangeableBytes,
-    /// The sequence in which it was, if the kernel would abort it there.
+    /// The restartable sequence of the writer, if the kernel would abort it at this point.
     pub(crate) live: Option<ActiveSequence>,
-    /// Fate of the event: whether readers found it.
+    /// Fate of the event, as far as readers find it.
     pub(crate) fate: EventFate,
 }
 
 /// Two writers on a stage.
 pub(crate) struct WriterPair<'stage> {
     pub(crate) stage: &'stage Stage,
-    /// The one that is stepped through.
+    /// The writer that is stepped through.
     pub(crate) writer: Tracee,
-    /// The one that comes in between.
+    /// The writer that emits events in between.
     pub(crate) other: Tracee,
     cold: (ProcessCheckpoint, ChangeableBytes),
     warm: (ProcessCheckpoint, ChangeableBytes),
@@ -122,7 +122,7 @@ pub(crate) struct WriterPair<'stage> {
 }
 
 impl<'stage> WriterPair<'stage> {
-    /// Starts them.
+    /// Starts both writers.
     pub(crate) fn new(stage: &'stage Stage) -> Self {
         let (mut writer, mut other) = (stage.writer(), stage.writer());
         let must = |result: Result<(), String>| result.expect("an undisturbed writer");
@@ -137,7 +137,7 @@ impl<'stage> WriterPair<'stage> {
         Self { stage, writer, other, cold, warm, other_rests, before, probe, probe_order }
     }
 
-    /// Sets the scene: the writer is about to emit its event.
+    /// Prepares a scenario: afterwards, the writer is about to emit its event.
     pub(crate) fn set(&mut self, scenario: &Scenario) {
         let (checkpoint, bytes) = if scenario.is_cold { &self.cold } else { &self.warm };
         self.writer.restore(checkpoint);
@@ -186,11 +186,11 @@ impl<'stage> WriterPair<'stage> {
             + scenario.text.map_or(0, |bytes| (TEXT_LENGTH_BYTES + bytes) as u64);
         let header = if wide_ids { 6 } else { 4 };
         let needed = match by {
-            // Its header is as long as it is.
+            // In a lockless buffer, the header is exactly as long as needed.
             StageWriterPath::Lockless => header + body,
             _ => (EXTENDED_BYTES + TAILROOM_BYTES) as u64 + body,
         };
-        // Position in the sub-buffer from which the event no longer fits.
+        // Position in the sub-buffer at which the event no longer fits.
         let end = geometry.sub_bytes() - needed + 1;
         let around = geometry.ring_bytes() + geometry.sub_bytes();
         let within = match scenario.fit {
@@ -207,8 +207,8 @@ impl<'stage> WriterPair<'stage> {
                 end
             }
             Fit::Full => {
-                // A claiming writer tries other regions: when it discards an event, all are full
-                // for that size.
+                // A claiming writer tries other regions: when it discards an event, all regions are
+                // full for events of that size.
                 while stage.discarded() == 0 {
                     match scenario.text {
                         Some(text) => self.emit_earlier(text),
@@ -233,8 +233,8 @@ impl<'stage> WriterPair<'stage> {
         }
     }
 
-    /// Returns the events that readers may find while the event has not returned and no other
-    /// writer has emitted.
+    /// Returns the events that readers may find before the event has returned, if no other writer
+    /// has emitted events.
     fn maybe(&self) -> ExpectedEvents {
         ExpectedEvents {
             probe: self.probe.clone(),
@@ -268,15 +268,15 @@ impl<'stage> WriterPair<'stage> {
         self.check_live(&self.maybe())
     }
 
-    /// Lets the other writer emit its events while the writer is dead. Readers must then find the
-    /// events `times` times.
+    /// Makes the other writer emit its events while the first writer is dead. Readers must then
+    /// find the events `times` times.
     pub(crate) fn others_emit(&mut self, times: usize) -> Result<EventFate, String> {
         self.intervene()?;
         let other_events = std::iter::repeat_n(self.other_events(), times).flatten().collect();
         self.check_live(&ExpectedEvents { other_events, ..self.maybe() })
     }
 
-    /// Returns the present point.
+    /// Returns the current point.
     fn point(
         &self,
         number: usize,
@@ -288,21 +288,21 @@ impl<'stage> WriterPair<'stage> {
         let at = self.writer.registers().rip;
         let live = sequence.filter(|sequence| sequence.is_live_at(at));
         let fate = match last {
-            // Readers have nothing but the window.
+            // Readers only depend on the window.
             Some(last) if last.bytes == bytes => last.fate,
             _ => self.check_fork(&bytes)?,
         };
         Ok(StepPoint { number, checkpoint, bytes, live, fate })
     }
 
-    /// Goes back to a moment.
+    /// Restores the state of a point.
     pub(crate) fn go_back(&self, point: &StepPoint) {
         self.writer.restore(&point.checkpoint);
         self.stage.restore(&point.bytes);
     }
 
-    /// Steps through the event. Calls `each` at every point; whatever `each` does, stepping goes on
-    /// from that point.
+    /// Steps through the event and calls `each` at every point. Stepping continues from the point,
+    /// whatever `each` does.
     pub(crate) fn walk(
         &mut self,
         mut each: impl FnMut(&mut Self, &StepPoint, bool) -> Result<(), String>,
@@ -371,7 +371,7 @@ impl<'stage> WriterPair<'stage> {
         }
     }
 
-    /// Lets the writer go on, its sequence aborted if it is in one.
+    /// Continues the writer to its end; aborts its restartable sequence if there is one.
     fn finish_aborted(&mut self, point: &StepPoint) -> Result<(), String> {
         if let Some(sequence) = &point.live {
             self.writer.abort(sequence);
@@ -379,7 +379,7 @@ impl<'stage> WriterPair<'stage> {
         self.writer.run(0)
     }
 
-    /// Aborts the sequence and lets the writer go on: the event must be there once.
+    /// Aborts the sequence and continues the writer: the event must be recorded once.
     pub(crate) fn aborted(&mut self, point: &StepPoint) -> Result<(), String> {
         self.finish_aborted(point)?;
         self.check_live(&ExpectedEvents { probe_is_certain: true, ..self.maybe() })?;
@@ -387,7 +387,7 @@ impl<'stage> WriterPair<'stage> {
         Ok(())
     }
 
-    /// Lets the other writer emit its events. It does not use a region that is claimed.
+    /// Makes the other writer emit its events. It does not use a region that is claimed.
     fn intervene(&mut self) -> Result<(), String> {
         let region = self.stage.region(self.stage.live());
         let owner = region.control.owner.load(Ordering::Relaxed);
@@ -404,7 +404,7 @@ impl<'stage> WriterPair<'stage> {
         Ok(())
     }
 
-    /// Kills the writer and lets another go on.
+    /// Kills the writer and makes another writer continue.
     pub(crate) fn killed_and_others_go_on(&mut self, point: &StepPoint) -> Result<(), String> {
         self.intervene()?;
         let fate =
@@ -413,8 +413,8 @@ impl<'stage> WriterPair<'stage> {
         if fate == point.fate { Ok(()) } else { Err(format!("then it was {fate:?}")) }
     }
 
-    /// Lets another writer preempt the writer, which aborts its sequence, and lets both go on.
-    /// Without `aborting` the abort is left out, as if the kernel did not do its part.
+    /// Lets another writer preempt the writer, which aborts its restartable sequence, and continues
+    /// both. Without `aborting`, the sequence is not aborted, as if the kernel had failed.
     pub(crate) fn preempted(&mut self, point: &StepPoint, aborting: bool) -> Result<(), String> {
         self.intervene()?;
         let result = if aborting { self.finish_aborted(point) } else { self.writer.run(0) };
@@ -430,7 +430,7 @@ impl<'stage> WriterPair<'stage> {
         looked.map(|_| ())
     }
 
-    /// Sends a signal whose handler emits an event; the kernel itself aborts the sequence.
+    /// Sends a signal whose handler emits an event; the kernel aborts the restartable sequence.
     pub(crate) fn interrupted(&mut self, point: &StepPoint) -> Result<(), String> {
         if let Some(sequence) = &point.live {
             self.writer.set_sequence(sequence.descriptor);
@@ -446,7 +446,8 @@ impl<'stage> WriterPair<'stage> {
     }
 
     /// Runs every continuation at a point; returns the number of forks that were read. If the
-    /// window has not changed since the last point, other writers do nothing new after a death.
+    /// window has not changed since the previous point, the test of other writers after a death is
+    /// skipped.
     pub(crate) fn all_continuations(
         &mut self,
         point: &StepPoint,
@@ -459,7 +460,8 @@ impl<'stage> WriterPair<'stage> {
         };
         let mut forks = 2;
         if point.live.is_some() {
-            // Outside a sequence there is nothing to abort, and going on is the next step anyway.
+            // Outside a sequence there is nothing to abort, and the next step continues the writer
+            // anyway.
             self.aborted(point).map_err(at("aborted"))?;
             forks += 1;
         }
@@ -472,7 +474,7 @@ impl<'stage> WriterPair<'stage> {
         Ok(forks)
     }
 
-    /// Lets a real recorder take over, and reads its trace.
+    /// Lets a real recorder take over the window, and reads its trace.
     pub(crate) fn recovered(&self, point: &StepPoint) -> Result<(), String> {
         let (lines, lost) = self.stage.recover()?;
         let state = self.stage.read()?;

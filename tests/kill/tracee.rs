@@ -2,8 +2,8 @@
 //!
 //! A step is a trap, and a trap makes the kernel abort a restartable sequence. So the tracer clears
 //! the thread's `rseq_cs` word whenever it is set ([`Tracee::sequence`] keeps its value): the
-//! sequence goes on as if it were not traced. To abort, the tracer does as the kernel would: it
-//! moves the instruction pointer to the sequence's abort handler.
+//! sequence continues as if it were not traced. To abort a sequence, the tracer acts like the
+//! kernel: it moves the instruction pointer to the sequence's abort handler.
 
 use std::fs::File;
 use std::io;
@@ -17,22 +17,22 @@ const RSEQ_CS_OFFSET: u64 = 8;
 /// Size of `struct rseq_cs`: version and flags, start, length, abort handler.
 const DESCRIPTOR_BYTES: usize = 32;
 const PAGE_BYTES: u64 = 4096;
-/// Processor time that a process may take, stepping included.
+/// Processor time that a process may take, including steps.
 const CPU_SECONDS_MAX: u64 = 600;
-/// A breakpoint's instruction.
+/// The breakpoint instruction.
 const INT3: u8 = 0xcc;
-/// Enough for the vector registers of any processor.
+/// Size that is enough for the vector registers of any processor.
 const VECTOR_REGISTERS_BYTES: usize = 16 << 10;
 /// Value of `NT_X86_XSTATE` in elf.h.
 const NT_X86_XSTATE: usize = 0x202;
 
-/// Why a process went no further.
+/// The reason for a stop of a process.
 pub(crate) enum StopReason {
-    /// At a breakpoint, or after a step.
+    /// The process stopped at a breakpoint, or after a step.
     Trap,
-    /// By another signal.
+    /// The process stopped by another signal.
     Signal(i32),
-    /// It has ended: its wait status.
+    /// The process has ended with this wait status.
     Ended(i32),
 }
 
@@ -49,13 +49,13 @@ impl std::fmt::Display for StopReason {
 /// A restartable sequence that a thread has entered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ActiveSequence {
-    /// Address of its descriptor.
+    /// Address of the sequence's descriptor.
     pub(crate) descriptor: u64,
-    /// Its first instruction.
+    /// Address of the sequence's first instruction.
     pub(crate) start: u64,
-    /// Address after its last instruction.
+    /// Address after the sequence's last instruction.
     pub(crate) end: u64,
-    /// Its abort handler.
+    /// Address of the sequence's abort handler.
     pub(crate) abort: u64,
 }
 
@@ -67,27 +67,27 @@ impl ActiveSequence {
     }
 }
 
-/// A traced process with one thread, of the thread that started it.
+/// A traced process with one thread, which is traced by the thread that started it.
 pub(crate) struct Tracee {
     pid: libc::pid_t,
-    /// Process of a program; a fork child has none.
+    /// The process of a program; `None` for a fork child.
     child: Option<Child>,
     memory: File,
-    /// Page map: the pages that are present.
+    /// The process's pagemap, which shows the present pages.
     pages: File,
     /// Addresses of the vDSO in the process.
     vdso: Range<u64>,
-    /// Its rseq area; 0: it has none.
+    /// Address of the thread's rseq area; 0 if there is none.
     pub(crate) area: u64,
     has_ended: bool,
 }
 
-/// A process's own state: its registers and its private memory.
+/// A process's private state: its registers and its private memory.
 pub(crate) struct ProcessCheckpoint {
     registers: libc::user_regs_struct,
     vectors: Vec<u8>,
     memory: Vec<(u64, Vec<u8>)>,
-    /// Pages that were not there yet: of nothing but zeros.
+    /// Pages that were not present yet, and contain only zeros.
     absent: Vec<Range<u64>>,
 }
 
@@ -104,7 +104,7 @@ fn request_tracing() -> io::Result<()> {
     check_syscall(unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) })
 }
 
-/// Why processes cannot be traced here; `None`: they can.
+/// Returns the reason if processes cannot be traced on this machine.
 pub(crate) fn ptrace_obstacle() -> Option<String> {
     let mut command = Command::new("true");
     match Tracee::spawn(&mut command, 0) {
@@ -117,7 +117,7 @@ impl Tracee {
     /// Starts `command` on CPU `cpu`, stopped before its first instruction.
     ///
     /// # Errors
-    /// If processes may not be traced here.
+    /// If processes may not be traced on this machine.
     pub(crate) fn spawn(command: &mut Command, cpu: usize) -> io::Result<Self> {
         // SAFETY: the calls between fork and exec are async-signal-safe.
         unsafe {
@@ -131,7 +131,7 @@ impl Tracee {
         Self::begin(pid, Some(child))
     }
 
-    /// Forks a child that runs `body` on CPU `cpu` and ends; it stops before `body`.
+    /// Forks a child process that runs `body` on CPU `cpu` and ends; the child stops before `body`.
     ///
     /// # Safety
     /// The process may have other threads: `body` allocates nothing and takes no lock.
@@ -174,7 +174,7 @@ impl Tracee {
         Ok(tracee)
     }
 
-    /// Returns its process id.
+    /// Returns the process id.
     pub(crate) fn pid(&self) -> u32 {
         self.pid.cast_unsigned()
     }
@@ -201,8 +201,8 @@ impl Tracee {
         self.wait()
     }
 
-    /// Executes one instruction; in the vDSO (the clock), the whole function: it starts again
-    /// whenever the kernel's clock has ticked meanwhile, and stepping is slow.
+    /// Executes one instruction, or in the vDSO (the clock) the whole function: the function starts
+    /// again whenever the kernel's clock has ticked, and stepping is slow.
     pub(crate) fn step(&mut self) {
         let stopped = self.go_on(libc::PTRACE_SINGLESTEP, 0);
         assert!(matches!(stopped, StopReason::Trap), "a step ended with {stopped}");
@@ -222,7 +222,7 @@ impl Tracee {
         self.set_registers(&registers);
     }
 
-    /// Lets it run to its next breakpoint, with `signal` at once if not zero.
+    /// Runs the process to its next breakpoint, with `signal` at once if not zero.
     pub(crate) fn run(&mut self, signal: i32) -> Result<(), String> {
         match self.go_on(libc::PTRACE_CONT, signal) {
             StopReason::Trap => Ok(()),
@@ -233,7 +233,7 @@ impl Tracee {
         }
     }
 
-    /// Kills it, and waits until it is dead.
+    /// Kills the process, and waits until it is dead.
     pub(crate) fn kill(&mut self) {
         if self.has_ended {
             return;
@@ -245,7 +245,7 @@ impl Tracee {
         }
     }
 
-    /// Returns its registers.
+    /// Returns the registers of the process.
     pub(crate) fn registers(&self) -> libc::user_regs_struct {
         // SAFETY: the structure consists of integers.
         let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
@@ -257,7 +257,7 @@ impl Tracee {
         registers
     }
 
-    /// Sets its registers.
+    /// Sets the registers of the process.
     pub(crate) fn set_registers(&self, registers: &libc::user_regs_struct) {
         // SAFETY: the kernel reads the structure.
         let result = check_syscall(unsafe {
@@ -289,7 +289,7 @@ impl Tracee {
         result.expect("the vector registers of a stopped process are set");
     }
 
-    /// Copies its memory.
+    /// Copies memory of the process.
     pub(crate) fn load(&self, at: u64, into: &mut [u8]) {
         self.memory.read_exact_at(into, at).expect("the memory of a stopped process");
     }
@@ -304,7 +304,7 @@ impl Tracee {
         self.memory.write_all_at(bytes, at).expect("the memory of a stopped process");
     }
 
-    /// Returns the sequence that it has entered, if its word is set.
+    /// Returns the restartable sequence that the thread has entered, if its `rseq_cs` word is set.
     pub(crate) fn sequence(&self) -> Option<ActiveSequence> {
         if self.area == 0 {
             return None;
@@ -320,12 +320,12 @@ impl Tracee {
         Some(ActiveSequence { descriptor, start, end: start + length, abort })
     }
 
-    /// Sets the word that names a sequence's descriptor; 0: none.
+    /// Sets the word that refers to a sequence's descriptor; 0 for none.
     pub(crate) fn set_sequence(&self, descriptor: u64) {
         self.store(self.area + RSEQ_CS_OFFSET, &descriptor.to_le_bytes());
     }
 
-    /// Moves it to the abort handler of `sequence`, as the kernel does.
+    /// Moves the thread to the abort handler of `sequence`, like the kernel.
     pub(crate) fn abort(&self, sequence: &ActiveSequence) {
         let mut registers = self.registers();
         registers.rip = sequence.abort;
@@ -340,7 +340,7 @@ impl Tracee {
         byte == [INT3]
     }
 
-    /// Returns its mappings, each with its line of proc(5)'s `maps`.
+    /// Returns the memory mappings, each with its line of proc(5)'s `maps`.
     fn mappings(&self) -> Vec<(Range<u64>, String)> {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).expect("its maps");
         let parse = |line: &str| {
@@ -351,15 +351,15 @@ impl Tracee {
         maps.lines().filter_map(parse).collect()
     }
 
-    /// Returns the ranges of its private memory; true for those without a file.
+    /// Returns the ranges of private memory, and for each range true if it has no file.
     fn private_memory(&self) -> Vec<(Range<u64>, bool)> {
         let mut mappings = self.mappings();
         mappings.retain(|(_, line)| line.contains(" rw-p "));
         mappings.into_iter().map(|(range, line)| (range, !line.contains(" /"))).collect()
     }
 
-    /// Cuts the range where present pages meet absent ones; returns the pieces, true for present
-    /// ones.
+    /// Splits the range where present pages meet absent ones; returns the pieces, with true for
+    /// present ones.
     fn cut(&self, range: &Range<u64>) -> Vec<(Range<u64>, bool)> {
         let mut entries = vec![0; (range.end - range.start) as usize / PAGE_BYTES as usize * 8];
         self.pages.read_exact_at(&mut entries, range.start / PAGE_BYTES * 8).expect("its page map");
@@ -375,7 +375,7 @@ impl Tracee {
         parts
     }
 
-    /// Takes its own state.
+    /// Returns the private state of the process.
     pub(crate) fn checkpoint(&self) -> ProcessCheckpoint {
         let (mut memory, mut absent) = (Vec::new(), Vec::new());
         for (range, is_anonymous) in self.private_memory() {
@@ -393,7 +393,7 @@ impl Tracee {
         ProcessCheckpoint { registers: self.registers(), vectors: self.vectors(), memory, absent }
     }
 
-    /// Puts its own state back.
+    /// Restores the private state of the process.
     pub(crate) fn restore(&self, checkpoint: &ProcessCheckpoint) {
         for (at, bytes) in &checkpoint.memory {
             self.store(*at, bytes);
@@ -411,7 +411,7 @@ impl Tracee {
 impl Drop for Tracee {
     fn drop(&mut self) {
         self.kill();
-        // It was waited for; std would try again.
+        // The process was waited for; std would wait again.
         drop(self.child.take());
     }
 }

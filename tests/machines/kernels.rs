@@ -1,6 +1,6 @@
-//! Kernels other than the one that runs here, on machines of their own (`make test-kernels`; a part
-//! of `make test` where such a kernel is installed). Events in NMIs, which a test cannot cause on
-//! this machine, are recorded by BPF and by tracefs.
+//! Kernels other than the running one, on emulated machines (`make test-kernels`; a part of `make
+//! test` if such a kernel is installed). Events in NMIs, which a test cannot cause on this machine,
+//! are recorded by BPF and by tracefs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,15 +12,15 @@ use trackway_tests::{Fixture, Summary, build_dir, has, report_skipped, source_di
 
 /// Number of NMIs that `machine/interrupts.c` causes.
 const NMI_COUNT: u64 = 20;
-/// The first number of its calls: no process has it.
+/// The first number of the program's calls: no process has this id.
 const CALL_NUMBER_FIRST: u64 = 100_000_000;
-/// Pairs of events whose second follows the first on the same processor.
+/// Pairs of events; in each pair, the second follows the first on the same processor.
 const EVENT_PAIRS: [[&str; 2]; 2] = [
     ["irq_softirq_entry", "irq_softirq_exit"],
     ["x86_irq_vectors_local_timer_entry", "x86_irq_vectors_local_timer_exit"],
 ];
 
-/// Returns a kernel that `scripts/kernel` has fetched, or that the variable names.
+/// Returns a kernel that `scripts/kernel` has fetched, or that the environment variable names.
 fn find_kernel() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("TRACKWAY_TEST_KERNEL") {
         return Some(named.into());
@@ -39,7 +39,7 @@ fn compile_static(name: &str, to: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Returns the libraries of a program, and its loader.
+/// Returns the libraries of a program, and its dynamic loader.
 fn shared_libraries(program: &Path) -> Vec<PathBuf> {
     let output = Command::new("ldd").arg(program).output().expect("ldd runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -67,13 +67,13 @@ fn build_file_system(fixture: &Fixture, plan: &str) -> PathBuf {
     machine::pack_file_system(fixture, &root)
 }
 
-/// Returns the events of this name, each with its CPU.
+/// Returns the lines of the events with this name.
 fn lines_of_event<'a>(lines: &'a [&str], name: &str) -> Vec<&'a str> {
     let named = format!(" {name}: ");
     lines.iter().copied().filter(|line| line.contains(&named)).collect()
 }
 
-/// Checks that, on each processor, every end follows a begin. A pair that was under way when
+/// Checks that, on each processor, every end follows a begin. A pair that was incomplete when
 /// recording began or ended lacks one of its events.
 fn check_event_pairs(lines: &[&str], [begin, end]: [&str; 2]) {
     let mut seen = 0;
@@ -109,7 +109,7 @@ fn check_recording(fixture: &Fixture, console: &Console, via: &str) {
         assert!(text.as_bytes() == theirs.stdout, "{via}: not as babeltrace2 prints it");
     }
     let lines: Vec<&str> = text.lines().collect();
-    // The kernel calls several handlers for each NMI, of which one handles it.
+    // The kernel calls several handlers for each NMI; one of them handles it.
     let handled = lines_of_event(&lines, "nmi_handler");
     let handled = handled.iter().filter(|line| line.contains("handled = 1 ")).count();
     assert_eq!(handled, nmis, "{via}");

@@ -1,4 +1,4 @@
-//! Tests that each have a machine of their own: another kernel under an emulator, or systemd in
+//! Tests that each have a separate machine: another kernel under an emulator, or systemd in
 //! namespaces.
 
 mod kernels;

@@ -1,12 +1,12 @@
-//! `trackway print` against oracles: it must print the traces of other programs as babeltrace2
-//! does, to the byte.
+//! `trackway print` against oracles: it must print the traces of other programs like babeltrace2,
+//! to the byte.
 //!
 //! The writers: babeltrace2's own CTF sink (`bt2.rs`), barectf's C tracers (`barectf.rs`),
 //! lttng-tools (`lttng.rs`), and real traces next to the checkout (`real.rs`).
 
 use crate::support::compare_outputs;
 
-/// A comparison that misses a difference would be worthless.
+/// A comparison that overlooks a difference would be worthless.
 #[test]
 fn the_smallest_difference_is_found() {
     use std::os::unix::process::ExitStatusExt as _;

@@ -23,7 +23,7 @@ fn find_barectf_python() -> Option<PathBuf> {
     Some(python)
 }
 
-/// Compiles a tracer and runs it; its trace.
+/// Compiles a tracer and runs it; returns the path of its trace.
 fn run_tracer(fixture: &Fixture, folder: &Path) -> PathBuf {
     let mut cc = fixture.command("gcc");
     cc.current_dir(folder).args(["-O0", "-w", "-I.", "-o", "main", "main.c", "barectf.c"]);

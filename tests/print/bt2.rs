@@ -1,5 +1,5 @@
-//! Traces of everything that babeltrace2's own CTF sink writes, made at random through its
-//! Python bindings by `bt2_generate.py`.
+//! Random traces with all features of babeltrace2's own CTF sink, made through its Python bindings
+//! by `bt2_generate.py`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::support::{
     run_print, script_path, stderr_text,
 };
 
-/// Debian's Python, which is the one that has the bindings.
+/// Debian's Python, for which the bindings are installed.
 const PYTHON: &str = "/usr/bin/python3";
 /// Number of traces to compare, unless `TRACKWAY_READER_SEEDS` has another number.
 const TRACE_COUNT: u64 = 200;
@@ -26,7 +26,7 @@ pub(crate) fn has_bt2_bindings() -> bool {
     there
 }
 
-/// Traces of so many seeds.
+/// Makes traces for `count` seeds from `first` on.
 pub(crate) fn generate_traces(fixture: &Fixture, first: u64, count: u64) -> Vec<PathBuf> {
     let folder = fixture.path("traces");
     std::fs::create_dir(&folder).unwrap();
@@ -65,10 +65,10 @@ fn traces_of_babeltrace2_read_as_it_reads_them() {
     assert!(lines as u64 >= count, "hardly any events: {lines}");
 }
 
-/// Returns the number of lines printed if both readers agree; `None` if babeltrace2 fails on the
-/// output of its own sink, as 2.0.4 does now and then: it aborts
+/// Returns the number of printed lines if both readers agree; `None` if babeltrace2 fails on the
+/// output of its own sink. Version 2.0.4 sometimes fails: it aborts
 /// (ctf-meta-update-value-storing-indexes.c:65: Assertion `tgt_fc` failed), or the sink did not
-/// align as its metadata says.
+/// align as its metadata declares.
 fn compare_readers(fixture: &Fixture, trace: &Path) -> Option<Result<usize, String>> {
     let theirs = run_babeltrace(fixture, &[trace]);
     if !theirs.status.success() {

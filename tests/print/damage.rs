@@ -1,5 +1,5 @@
 //! `trackway print` on folders that are damaged, hostile, or still being written: it prints all
-//! that can be read, names each damage with its file, its packet and its place, and always ends.
+//! readable events, reports each damage with its file, packet and position, and always ends.
 //!
 //! Longer than 600 lines: a table of damages with their messages.
 
@@ -15,14 +15,14 @@ use crate::made::{
 use crate::support::{command_with_timeout, run_print, stderr_text};
 use trackway_tests::{Fixture, build_dir, is_root, report_skipped};
 
-/// All is well.
+/// Exit status if the trace is undamaged.
 const STATUS_WHOLE: Option<i32> = Some(0);
-/// Something is damaged; all else was printed.
+/// Exit status if a part is damaged, and all other events were printed.
 const STATUS_DAMAGED: Option<i32> = Some(1);
-/// There is no trace.
+/// Exit status if there is no trace.
 const STATUS_NO_TRACE: Option<i32> = Some(2);
 
-/// Expects a status, and each of `words` in one line of the messages.
+/// Asserts the exit status, and that one line of the messages contains all of `words`.
 fn assert_result(output: &Output, status: Option<i32>, words: &[&str]) {
     let said = stderr_text(output);
     assert_eq!(output.status.code(), status, "{said}");
@@ -36,7 +36,7 @@ fn make_fifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo runs").success());
 }
 
-/// Prints a trace of one stream, which it writes to the fixture's folder `trace`.
+/// Writes a trace with one stream to the fixture's folder `trace`, and prints it.
 fn print_stream(fixture: &Fixture, metadata: &str, stream: &[u8]) -> Output {
     let trace = fixture.path("trace");
     let _ = fs::remove_dir_all(&trace);
@@ -88,7 +88,7 @@ fn links_that_lead_in_circles_end() {
     fs::create_dir(&looped).unwrap();
     symlink("metadata", looped.join("metadata")).unwrap();
     assert_result(&run_print(&fixture, &[&looped]), STATUS_NO_TRACE, &["is not a trace"]);
-    // A link that is given is followed.
+    // A link that is given as an argument is followed.
     let output = run_print(&fixture, &[fixture.path("root/again")]);
     assert_eq!(tick_numbers(&output.stdout), [1, 2]);
 }
@@ -160,7 +160,7 @@ fn metadata_that_cannot_be_read_says_line_and_column() {
     }
     let output = print_stream(&fixture, "", &make_packet(&[1]));
     assert_result(&output, STATUS_DAMAGED, &["trace/metadata: empty"]);
-    // A readable trace next to an unreadable one is read.
+    // A readable trace in the same folder as an unreadable one is read.
     write_trace(&fixture.path("traces/bad"), "/* CTF 1.8 */ trace {", &[]);
     write_trace(&fixture.path("traces/good"), TICK_METADATA, &[("stream", &make_packet(&[7]))]);
     let output = run_print(&fixture, &[fixture.path("traces")]);
@@ -213,7 +213,7 @@ fn a_stream_cut_short_is_read_up_to_there() {
     }
 }
 
-/// The content is complete, but the file has another size than its last packet says.
+/// The content is complete, but the size of the file differs from the size in its last packet.
 #[test]
 fn a_stream_cut_in_its_padding_is_read_whole_and_reported() {
     const PADDING_BYTES: usize = 24;
@@ -253,7 +253,7 @@ fn a_stream_cut_in_its_padding_is_read_whole_and_reported() {
                 let count = format!("{} events", expected.len());
                 assert!(String::from_utf8_lossy(&text).contains(&count));
             }
-            // What is written has right sizes.
+            // The written traces have right sizes.
             for command in ["merge", "trim"] {
                 run(&[command, "-o", command, "trace"]);
                 let output = run_print(&fixture, &[fixture.path(command)]);
@@ -265,7 +265,7 @@ fn a_stream_cut_in_its_padding_is_read_whole_and_reported() {
     }
 }
 
-/// Bytes after the last packet are no packet, however few they are.
+/// Bytes after the last packet are no packet, even if they are few.
 #[test]
 fn bytes_behind_the_last_packet_are_reported() {
     let fixture = Fixture::new("behind");
@@ -284,7 +284,7 @@ fn bytes_behind_the_last_packet_are_reported() {
 fn a_packet_damaged_in_the_middle_costs_no_other() {
     let fixture = Fixture::new("middle");
     let mut damaged = make_packet(&[3, 4, 5]);
-    // The id of its second event.
+    // Damages the id of the second event.
     damaged[PACKET_HEADER_BYTES + EVENT_BYTES] = 0x77;
     let (before, after) = (make_packet(&[1, 2]), make_packet(&[6, 7]));
     let output = print_stream(&fixture, TICK_METADATA, &[&before[..], &damaged, &after].concat());
@@ -335,7 +335,7 @@ fn time_that_goes_backward_is_reported_by_every_reader() {
         }
         let text = run(&["print", "--stats", "--jobs", jobs, "trace"]);
         assert!(String::from_utf8_lossy(&text).contains("10 events"));
-        // What is compared are all events, not only those that are printed.
+        // The check of times includes all events, not only the printed ones.
         assert_eq!(
             tick_numbers(&run(&["print", "--filter", "n > 7", "--jobs", jobs, "trace"])),
             [8, 9]
@@ -346,7 +346,7 @@ fn time_that_goes_backward_is_reported_by_every_reader() {
     assert_eq!(tick_numbers(&ranged), [5, 4, 6]);
     run(&["merge", "-o", "merged", "trace"]);
     run(&["trim", "--begin", "0.000000005", "-o", "trimmed", "trace"]);
-    // What is written is in the streams' order, too.
+    // Written traces keep the order of the streams, too.
     for (folder, numbers) in [("merged", &merged[..]), ("trimmed", &[6, 7, 5, 8, 9])] {
         let output = run_print(&fixture, &[fixture.path(folder)]);
         assert_result(&output, STATUS_DAMAGED, &["backward by 0.000000002 s"]);
@@ -369,7 +369,7 @@ fn a_clock_that_wraps_far_back_is_shown_as_it_is() {
     assert_eq!(tick_numbers(&output.stdout), [before, after]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("] (-4.294967283) here tick"), "{text}");
-    // So it is in cycles and with names of the headers' parts.
+    // The output is equal with clock cycles and with the names of headers' parts.
     let shown = |option: &str| {
         let output = run_print(&fixture, &["--clock-cycles", option, "trace"]);
         String::from_utf8_lossy(&output.stdout).into_owned()
@@ -393,10 +393,10 @@ fn a_packet_whose_header_is_damaged_costs_no_other() {
         let place = format!("byte {}", before.len());
         assert_result(&output, STATUS_DAMAGED, &["trace/stream", "packet 1", &place]);
         assert_eq!(tick_numbers(&output.stdout), [1, 2, 6, 7, 6, 7], "{}", stderr_text(&output));
-        // What is not read was not lost by the tracer.
+        // Unread events were not lost by the tracer.
         assert!(!stderr_text(&output).contains("discarded"), "{}", stderr_text(&output));
     }
-    // A stream full of beginnings of packets: reading ends.
+    // A stream full of packet beginnings: reading ends.
     let magic = make_packet(&[1])[..4].repeat(1 << 20);
     assert_result(
         &print_stream(&fixture, TICK_METADATA, &magic),
@@ -484,7 +484,7 @@ fn sequences_that_cannot_be_are_not_waited_for() {
     }
     let output = print_stream(&fixture, &sequence, &long(4));
     assert_result(&output, STATUS_WHOLE, &[]);
-    // Elements that take no space do not end with the packet.
+    // Elements without size do not end with the packet.
     let nothing = TICK_METADATA.replace("u32 n;", "u64 length; struct { } n[length];");
     assert_result(
         &print_stream(&fixture, &nothing, &long(1 << 60)),
@@ -514,7 +514,7 @@ fn clocks_beyond_all_bounds_are_damage() {
     assert_eq!(tick_numbers(&output.stdout), [1]);
 }
 
-/// A gigabyte of text, by an event of an eighth of a megabyte: bits, each with a long label.
+/// A gigabyte of text from an event of an eighth of a megabyte: bits, each with a long label.
 #[test]
 fn an_event_whose_text_fills_the_memory_is_damage() {
     const BITS: u64 = 1 << 20;
@@ -551,8 +551,8 @@ fn an_event_whose_text_fills_the_memory_is_damage() {
     }
 }
 
-/// Returns an index file of these entries: the packet's offset, its size in bytes, its begin and
-/// end.
+/// Returns an index file with these entries: a packet's offset, its size in bytes, its begin and
+/// its end.
 fn encode_index(entries: &[[u64; 4]]) -> Vec<u8> {
     let mut bytes = [0xC1F1_DCC1_u32, 1, 1, 64].map(u32::to_be_bytes).concat();
     for &[at, size, begin, end] in entries {
@@ -563,8 +563,8 @@ fn encode_index(entries: &[[u64; 4]]) -> Vec<u8> {
     bytes
 }
 
-/// Any contents of an index, for complete and damaged packets, for all events and for a range of
-/// times.
+/// The index has arbitrary contents, for complete and damaged packets, for all events and for a
+/// range of times.
 #[test]
 fn indexes_that_lie_change_nothing() {
     let fixture = Fixture::new("index");
@@ -585,7 +585,7 @@ fn indexes_that_lie_change_nothing() {
         vec![0xff; 4096],
         encode_index(&truth)[..20].to_vec(),
         encode_index(&[[u64::MAX; 4], [0; 4], [1 << 60; 4]]),
-        // Some entries missing, out of order, with other positions, sizes and times.
+        // Some entries are missing, out of order, or have other positions, sizes and times.
         encode_index(&[last]),
         encode_index(&[first, last]),
         encode_index(&[last, third, second, first]),
@@ -593,11 +593,11 @@ fn indexes_that_lie_change_nothing() {
         encode_index(&truth.map(|[at, size, begin, end]| [at, size + 1, begin, end])),
         encode_index(&truth.map(|[at, size, begin, _]| [at, size, begin, 0])),
         encode_index(&truth.map(|[at, size, _, _]| [at, size, 0, 0])),
-        // The same packet, always.
+        // All entries refer to the same packet.
         encode_index(&[[third[0], third[1], 4, 6]; 4]),
     ];
     lies.push(encode_index(&truth));
-    // The second packet's magic number; its size; within it.
+    // Damages the second packet's magic number, its size, or a byte within the number.
     for (at, bytes, lost) in
         [(0, &[][..], 0), (0, b"x", 1), (SIZES_OFFSET, &[0xff; 8], 1), (1, b"x", 1)]
     {
@@ -625,7 +625,7 @@ fn indexes_that_lie_change_nothing() {
                     "{range:?} {at} {lie:?}: {said}"
                 );
                 assert_ne!(output.status.code(), STATUS_NO_TRACE);
-                // What is not read was not lost by the tracer.
+                // Unread events were not lost by the tracer.
                 assert!(!said.contains("discarded") && !said.contains("panicked"), "{said}");
             }
         }
@@ -653,8 +653,8 @@ fn more_streams_than_files_may_be_open_are_merged() {
 fn a_trace_being_written_prints_what_is_there() {
     let fixture = Fixture::new("written");
     let trace = fixture.path("trace");
-    // An empty stream, one whose packet has its size but not its bytes, and metadata whose last
-    // event is missing yet.
+    // An empty stream, a packet that has its size but not all of its bytes, and metadata that still
+    // lacks its last event.
     let begun = make_packet(&[4, 5, 6]);
     let begun = &begun[..PACKET_HEADER_BYTES + EVENT_BYTES + 3];
     let streams: [(&str, &[u8]); 3] = [("a", b""), ("b", begun), ("c", &make_packet(&[1, 9]))];

@@ -1,5 +1,5 @@
 //! `trackway print --stats`, `--details` and `--format`, `trackway trim` and `trackway merge`, as
-//! their users know them.
+//! users run them.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt as _;
@@ -51,7 +51,7 @@ fn run_for_stdout(fixture: &Fixture, arguments: &[&str], trace: &Path) -> String
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Runs `trackway` without further threads; returns its output.
+/// Runs `trackway` without additional threads; returns its output.
 fn run_single_threaded(fixture: &Fixture, arguments: &[&str], trace: &Path) -> Output {
     let command = fixture.trackway(arguments);
     let text = include_str!("no_threads.c");
@@ -115,7 +115,7 @@ fn statuses_and_messages_tell_what_happened() {
     let trace = record_program(&fixture);
     let out = fixture.path("out");
     let to = ["-o", out.to_str().unwrap()];
-    // Nothing is written where something is, or where nothing is.
+    // Nothing is written if the destination exists, or the source does not.
     fs::create_dir(&out).unwrap();
     fs::write(out.join("file"), "mine").unwrap();
     for verb in ["trim", "merge"] {
@@ -132,13 +132,13 @@ fn statuses_and_messages_tell_what_happened() {
         assert_eq!(output.status.code(), Some(2));
         assert!(!out.exists());
     }
-    // What has nothing in it is not written.
+    // A trace without events is not written.
     let nothing = [&["trim", "--event", "myapp:nosuch"], &to[..]].concat();
     let output = run_trackway(&fixture, &nothing, &trace);
     let messages = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{messages}");
     assert!(messages.contains("nothing is left to be written") && !out.exists(), "{messages}");
-    // With damage, the rest is written.
+    // If the trace is damaged, the undamaged part is written.
     let stream = fs::read_dir(&trace).unwrap().flatten().map(|entry| entry.path()).find(|path| {
         path.is_file() && !path.ends_with("metadata") && fs::metadata(path).unwrap().len() > 70_000
     });
@@ -151,13 +151,13 @@ fn statuses_and_messages_tell_what_happened() {
         assert_eq!(output.status.code(), Some(1), "{messages}");
         let name = stream.display().to_string();
         assert!(messages.contains(&name) && messages.contains("packet "), "{messages}");
-        // What is written is whole.
+        // The written trace is complete.
         assert!(run_for_stdout(&fixture, &["print"], &out).lines().count() > 1000);
         fs::remove_dir_all(&out).unwrap();
     }
 }
 
-/// Writing this packet takes longer than the signal needs to arrive.
+/// Writing this packet takes longer than the arrival of the signal.
 #[test]
 fn a_signal_leaves_nothing_behind() {
     const PACKET_BYTES: u64 = 1 << 40;
@@ -180,7 +180,7 @@ fn a_signal_leaves_nothing_behind() {
         let out = fixture.path("out");
         let mut command = fixture.trackway(&[verb, "-o", out.to_str().unwrap()]);
         let mut child = command.arg(&huge).stderr(Stdio::piped()).spawn().unwrap();
-        // In the folder that becomes its contents in the end.
+        // The output is in a temporary folder until it is complete.
         let is_begun = || {
             let entries = fs::read_dir(&out).into_iter().flatten().flatten();
             entries.map(|entry| entry.path().join("stream")).any(|stream| stream.exists())
@@ -198,7 +198,7 @@ fn pieces_become_one_trace_and_others_lie_beside_it() {
     let fixture = Fixture::new("merge");
     let trace = record_program(&fixture);
     let whole = run_for_stdout(&fixture, &["print"], &trace);
-    // The same trace three times is one trace.
+    // Three copies of a trace are read as one trace.
     let copies = ["a", "b"].map(|name| fixture.path(name));
     for copy in &copies {
         fs::create_dir(copy).unwrap();
@@ -212,13 +212,13 @@ fn pieces_become_one_trace_and_others_lie_beside_it() {
     let output = merge.arg(&trace).args(&copies).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(run_for_stdout(&fixture, &["print"], &out), whole);
-    // A folder that is named twice is written once.
+    // A folder that is given twice is written once.
     let twice = fixture.path("twice");
     let mut trim = fixture.trackway(&["trim", "-o", twice.to_str().unwrap()]);
     let output = trim.arg(&trace).arg(&trace).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(run_for_stdout(&fixture, &["print"], &twice), whole);
-    // A merge with another recording.
+    // Merges the trace with another recording.
     fs::remove_dir_all(fixture.path("trace")).unwrap();
     let other = record_program(&fixture);
     let both = fixture.path("both");

@@ -6,7 +6,8 @@ use std::process::Output;
 
 use trackway_tests::{Fixture, has, report_skipped, source_dir};
 
-/// Twenty events with a value of each kind, and five of another that has fewer fields.
+/// Emits twenty events with a value of each kind, and five of another event, which has fewer
+/// fields.
 const PROGRAM: &str = r#"
 #include <trackway/trackway.h>
 
@@ -30,7 +31,7 @@ int main(void)
 }
 "#;
 
-/// Filters, and how many of the 25 events they take.
+/// Filters, and the number of the 25 events that each accepts.
 const FILTER_CASES: [(&str, usize); 24] = [
     ("number < 3", 6),
     ("shop:sale: number < 3", 3 + 5),
@@ -67,7 +68,7 @@ fn stderr_text(output: &Output) -> String {
 }
 
 /// RUN print of a trace with each filter, as text and counted. EXPECT the number of events for
-/// which it is true, both times.
+/// which the filter is true, both times.
 #[test]
 fn filters_take_the_events_that_they_are_true_of() {
     let fixture = Fixture::new("print-filter");
@@ -81,10 +82,10 @@ fn filters_take_the_events_that_they_are_true_of() {
         let counted = print_trace(&fixture, &trace, &["--filter", filter, "--count"]);
         assert_eq!(String::from_utf8_lossy(&counted.stdout), format!("{events}\n"), "{filter}");
     }
-    // All of several must be true.
+    // With several filters, all must be true.
     let both = print_trace(&fixture, &trace, &["--filter", "number > 2", "--filter", "number < 4"]);
     assert_eq!(String::from_utf8_lossy(&both.stdout).lines().count(), 2);
-    // What is remembered is so in the order of time, over all streams.
+    // The state of a filter follows the order of time, over all streams.
     for (filter, numbers) in [
         ("shop:sale: count() % 7 == 0", &[0, 7, 14][..]),
         ("shop:sale: number > 2 && count() < 2", &[3, 4]),
@@ -108,7 +109,7 @@ fn filters_take_the_events_that_they_are_true_of() {
         let lines = numbers.len();
         assert_eq!(String::from_utf8_lossy(&counted.stdout), format!("{lines}\n"), "{filter}");
     }
-    // The same events each time, whatever the number of decoding threads.
+    // The sampled events are equal in each run, for any number of decoding threads.
     let sampled = |jobs: &str| {
         let options = ["--filter", "sample(1/3)", "--jobs", jobs, "--no-delta"];
         print_trace(&fixture, &trace, &options).stdout
@@ -118,8 +119,8 @@ fn filters_take_the_events_that_they_are_true_of() {
     assert!((1..25).contains(&lines), "{lines} of 25");
 }
 
-/// RUN invalid filters. EXPECT only the fault, its position, and a suggestion; a hint where an
-/// event to come may fit.
+/// RUN invalid filters. EXPECT only the fault, its position, and a suggestion; and a hint if a
+/// later event may fit.
 #[test]
 fn faults_of_a_filter_are_reported() {
     let fixture = Fixture::new("print-filter-wrong");
@@ -147,7 +148,7 @@ fn faults_of_a_filter_are_reported() {
     assert_eq!(output.status.code(), Some(2), "{}", stderr_text(&output));
 }
 
-/// RUN filters whose patterns match no event of the trace, alone and with one that does. EXPECT
+/// RUN filters whose patterns match no event of the trace, alone and with a matching one. EXPECT
 /// only that message, with a suggestion; no message for a trace without events.
 #[test]
 fn a_filter_about_nothing_is_refused() {
@@ -182,8 +183,8 @@ fn a_filter_about_nothing_is_refused() {
     assert!(output.status.success() && stderr_text(&output).is_empty(), "{}", stderr_text(&output));
 }
 
-/// RUN trackway filter explain, of a known event and of one in a trace. EXPECT the tree, the
-/// frame's fields, bytecode, and machine code where it is supported.
+/// RUN trackway filter explain, for a known event and for an event in a trace. EXPECT the tree, the
+/// frame's fields, bytecode, and machine code if the processor supports it.
 #[test]
 fn filters_are_explained() {
     let fixture = Fixture::new("filter-explain");
@@ -222,7 +223,7 @@ fn filters_are_explained() {
             assert!(text.contains("endbr64") && text.contains("cmp rsi,1F4h"), "{text}");
         }
     }
-    // And the other conditions on events for which the code is valid.
+    // The output lists the other conditions for which the code is valid.
     let filter = "shop:sale: state == \"busy\" && any(parts > 20)";
     let output = fixture.trackway(&["filter", "explain", filter]).output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -237,7 +238,7 @@ fn filters_are_explained() {
     assert!(message.contains("no kind of event has such a name"), "{message}");
 }
 
-/// Filters in C on `shop:sale`, with the number of the 20 events that they pass, and of all 25:
+/// Filters in C on `shop:sale`, with the number of its 20 events that they pass, and of all 25:
 /// events of the other kind count if they have the fields.
 const FILTERS_IN_C: [(&str, usize, usize); 6] = [
     ("return sale->number < 3;", 3, 6),
@@ -248,8 +249,8 @@ const FILTERS_IN_C: [(&str, usize, usize); 6] = [
     ("return trackway_count(sale, 0) % 7 == 0;", 3, 4),
 ];
 
-/// RUN a header of a trace's events, filters that include it through clang, and a print with each.
-/// EXPECT as many events as each filter is true of; a refusal of invalid ones.
+/// RUN filter header for a trace's events, filters that include it through clang, and a print with
+/// each. EXPECT as many events as each filter is true for; a refusal of invalid filters.
 // Longer than 70 lines: a table.
 #[test]
 fn filters_in_c_take_the_events_that_they_are_true_of() {
@@ -263,10 +264,10 @@ fn filters_in_c_take_the_events_that_they_are_true_of() {
     let header = header.arg(&trace).output().expect("trackway runs");
     assert!(header.status.success(), "{}", stderr_text(&header));
     let text = String::from_utf8_lossy(&header.stdout).into_owned();
-    // A trace has it, and a program has not.
+    // A trace has a length field, which a program's event lacks.
     assert!(!text.contains("_parts_length") && text.contains("trackway_sequence parts;"), "{text}");
     fs::write(fixture.path("shop.h"), header.stdout).expect("a file");
-    // An event of registered programs has the contexts that all of them have.
+    // The header of a registered event has the contexts that all its programs have.
     let live = fixture.trackway(&["filter", "header", "shop:close"]).output().expect("it runs");
     let live = String::from_utf8_lossy(&live.stdout).into_owned();
     assert!(live.contains("struct shop_close {\n    trackway_unsigned number;\n"), "{live}");
@@ -314,7 +315,7 @@ fn filters_in_c_take_the_events_that_they_are_true_of() {
             stderr_text(&made)
         );
     }
-    // Fields that no event has, an invalid file, an unknown event.
+    // Fields that no event has, an invalid file, and an unknown event are refused.
     let object = fixture.path("filter.o");
     let elsewhere = format!("shop:close: {}", object.display());
     let output = print_trace(&fixture, &trace, &["--filter-object", &elsewhere, "--count"]);

@@ -64,7 +64,7 @@ fn a_recording_is_shown_as_it_grows_and_ends_with_it() {
         .spawn()
         .expect("trackway runs");
     let text = || std::fs::read_to_string(&shown).expect("text");
-    // All of it, while the program still runs.
+    // All ticks appear while the program still runs.
     wait_for("the ticks", || text().matches("myapp:tick").count() == 3 * 1500);
     assert!(!text().contains("myapp:last"));
     drop(recorder.stdin.take());
@@ -128,7 +128,7 @@ fn filters_on_events_to_come_are_accepted() {
     }
 }
 
-/// Ticks once for each byte that it reads.
+/// Emits an event for each byte that it reads.
 const ANSWERER_SOURCE: &str = r#"
 #include <trackway/trackway.h>
 #include <stdio.h>
@@ -140,7 +140,7 @@ int main(void) {
 }
 "#;
 
-/// A recorded program that ticks on request. Dropping it ends both.
+/// A recorded program that ticks on request. Dropping this value ends the program and its recorder.
 struct RecordedTicker<'w> {
     fixture: &'w Fixture,
     trace: PathBuf,
@@ -161,7 +161,7 @@ impl<'w> RecordedTicker<'w> {
         recorded
     }
 
-    /// Lets the program tick, and waits until that is in the trace.
+    /// Makes the program tick, and waits until the tick is in the trace.
     fn tick(&mut self) {
         let before = count_ticks(&self.print(&[]).stdout);
         self.input.as_mut().expect("a pipe").write_all(b"x").expect("the program reads");
@@ -177,7 +177,7 @@ impl<'w> RecordedTicker<'w> {
         PrintFollower::start(self.fixture, options, &self.trace)
     }
 
-    /// Lets the program, and with it the recorder, end.
+    /// Ends the program, and with it the recorder.
     fn finish(mut self) {
         drop(self.input.take());
         assert!(self.recorder.wait().expect("it ends").success());
@@ -199,7 +199,7 @@ impl Drop for RecordedTicker<'_> {
     }
 }
 
-/// `trackway print --follow`; dropping it kills the process.
+/// A running `trackway print --follow`; dropping this value kills the process.
 struct PrintFollower {
     child: Option<Child>,
     out: PathBuf,
@@ -228,7 +228,8 @@ impl PrintFollower {
         fs::read_to_string(&self.messages).expect("text")
     }
 
-    /// Waits for its end; returns the exit status, the number of shown ticks, and the messages.
+    /// Waits for the follower's end; returns the exit status, the number of shown ticks, and the
+    /// messages.
     fn finish(mut self) -> (Option<i32>, usize, String) {
         let mut child = self.child.take().expect("it was not waited for");
         let mut status = None;
@@ -309,7 +310,7 @@ fn a_trace_whose_memory_is_gone_is_said_to_be_incomplete_until_that_is_settled()
     let mut recorded = RecordedTicker::start(&fixture);
     recorded.tick();
     let trace = recorded.kill();
-    // As if the machine had been restarted.
+    // Removes all windows, as a restart of the machine does.
     for file in fs::read_dir(fixture.window_dir()).expect("a folder").flatten() {
         fs::remove_file(file.path()).expect("a window");
     }
@@ -366,10 +367,10 @@ fn following_ends_with_the_range_whether_or_not_anything_happens() {
         (now + Duration::from_secs(1)).as_secs().to_string()
     };
     let ended = |shown| (Some(0), shown, String::new());
-    // Nothing has happened at all.
+    // No event has happened yet.
     assert_eq!(recorded.follow(&["--end", &soon()]).finish(), ended(0));
     recorded.tick();
-    // Nothing happens any more.
+    // No further event happens.
     let end = soon();
     assert_eq!(recorded.follow(&["--begin", "0", "--end", &end]).finish(), ended(1));
     recorded.tick();
@@ -384,8 +385,8 @@ fn a_range_whose_events_may_be_in_memory_still_is_said_to_be_incomplete() {
     let fixture = Fixture::new("follow-end-killed");
     let mut recorded = RecordedTicker::start(&fixture);
     recorded.tick();
-    // So soon after the present events that the follower reaches it before it can know that the
-    // traces have ended.
+    // The end is so soon after the present events that the follower reaches it before it can know
+    // that the traces have ended.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time");
     let end = format!("{}.{:09}", now.as_secs(), now.subsec_nanos());
     let trace = recorded.kill();
@@ -422,7 +423,7 @@ fn a_folder_that_is_moved_is_followed_and_one_that_is_removed_ends_it() {
     let mut stream = File::create(trace.join("stream")).expect("a file");
     for n in 0..3_u32 {
         stream.write_all(&n.to_le_bytes()).expect("an event");
-        // Its packet does not say its size, nor when its events were.
+        // The packet contains neither its size nor the times of its events.
         wait_for("the event", || follower.shown() == n as usize + 1);
     }
     fs::remove_dir_all(&trace).expect("a folder");
@@ -449,7 +450,7 @@ fn following_ends_when_nobody_reads_it_whether_or_not_anything_happens() {
         status = follower.try_wait().expect("its state");
         status.is_some()
     });
-    // As with other programs in a pipe, this is no error.
+    // Like other programs in a pipe, the follower ends without an error.
     assert!(status.is_some_and(|status| status.success()));
     let mut said = String::new();
     follower.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
@@ -470,7 +471,7 @@ fn the_metadata_of_a_trace_where_nothing_happens_is_not_read_again_and_again() {
         let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
         line.trim().parse().expect("a number")
     };
-    // It sleeps between looks.
+    // The follower sleeps between its checks of the files.
     let looks = || number("status", "voluntary_ctxt_switches:");
     let read = || number("io", "rchar:");
     let pass = |looks_to_pass| {
@@ -496,11 +497,11 @@ fn the_metadata_of_a_trace_where_nothing_happens_is_not_read_again_and_again() {
     assert_eq!(follower.finish(), (Some(0), 2, String::new()));
 }
 
-/// However many packets wait to be written.
+/// The memory is bounded for any number of packets that wait to be written.
 #[test]
 fn memory_for_a_file_does_not_grow_with_its_packets() {
     const PACKETS: usize = 1 << 20;
-    /// Less than the positions of all packets would take.
+    /// Less memory than the positions of all packets need.
     const MEMORY_BYTES: usize = 32 * PACKETS;
     let fixture = Fixture::new("follow-packets");
     let trace = fixture.path("trace");
@@ -509,7 +510,7 @@ fn memory_for_a_file_does_not_grow_with_its_packets() {
     let metadata =
         TRACE_METADATA.replace("id = 0; };\nevent", &format!("id = 0; {context} }};\nevent"));
     fs::write(trace.join("metadata"), metadata).expect("metadata");
-    // Packets of a byte, which is their size in bits; the last one has an event.
+    // Packets of one byte, which contains their size in bits; the last packet has an event.
     let mut packets = vec![8; PACKETS];
     packets.extend([40, 1, 0, 0, 0]);
     fs::write(trace.join("stream"), packets).expect("a stream");
@@ -525,7 +526,7 @@ fn memory_for_a_file_does_not_grow_with_its_packets() {
     assert_eq!((status, shown), (Some(2), 1), "{said}");
 }
 
-/// A trace of one kind of event, and of packets without sizes or times.
+/// A trace with one kind of event, and with packets without sizes or times.
 const TRACE_METADATA: &str = "/* CTF 1.8 */
 trace { major = 1; minor = 8; byte_order = le; };
 stream { id = 0; };

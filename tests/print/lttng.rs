@@ -1,6 +1,6 @@
-//! Traces that lttng-tools records here, with a daemon of this test. The daemon runs as an ordinary
-//! user with a home in the test's folder, and dies with the test. If the test runs as root, the
-//! daemon runs as the user `nobody`, because root can have only one daemon.
+//! Traces that lttng-tools records on this machine, with a daemon of this test. The daemon runs as
+//! an ordinary user with a home in the test's folder, and dies with the test. If the test runs as
+//! root, the daemon runs as the user `nobody`, because root can have only one daemon.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ impl<'fixture> LttngRecorder<'fixture> {
         self.daemon.lttng(arguments);
     }
 
-    /// Lets the application emit all its events so many times.
+    /// Makes the application emit all its events `times` times.
     fn run(&self, times: u32) {
         let mut command = self.daemon.command(&self.application);
         let output = command.arg(times.to_string()).output().expect("setpriv runs");
@@ -62,7 +62,7 @@ impl<'fixture> LttngRecorder<'fixture> {
     }
 }
 
-/// Compares both readers on all of a session, and on each of its traces.
+/// Compares both readers on the whole folder of a session, and on each of its traces.
 fn compare_readers(fixture: &Fixture, session: &Path) -> String {
     let traces = find_traces_below(session);
     assert!(!traces.is_empty(), "nothing in {session:?}");
@@ -73,7 +73,7 @@ fn compare_readers(fixture: &Fixture, session: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Counts the application's own events: LTTng adds the libraries that it has loaded.
+/// Counts the application's own events, without LTTng's events about loaded libraries.
 fn count_application_events(text: &str) -> usize {
     text.lines().filter(|line| !line.contains(" lttng_ust_statedump:")).count()
 }

@@ -1,9 +1,9 @@
-//! Small traces made by hand, for tests that then do something to them.
+//! Small handmade traces, for tests that modify them.
 
 use std::fs;
 use std::path::Path;
 
-/// Metadata of one class of events, `tick: { n = … }`, in packets of all that packets can say.
+/// Metadata of one event class, `tick: { n = … }`, in packets with all standard packet fields.
 pub(crate) const TICK_METADATA: &str = r#"/* CTF 1.8 */
 typealias integer { size = 32; } := u32;
 typealias integer { size = 64; } := u64;
@@ -24,7 +24,7 @@ stream {
 event { name = "tick"; id = 0; stream_id = 0; fields := struct { u32 n; }; };
 "#;
 
-/// First word of every packet.
+/// Magic number of every packet.
 const PACKET_MAGIC: u32 = 0xC1FC_1FC1;
 /// Size of a packet's header and context.
 pub(crate) const PACKET_HEADER_BYTES: usize = 8 + 32;
@@ -55,7 +55,7 @@ pub(crate) fn set_packet_size(packet: &mut [u8], at: usize, bits: u64) {
     packet[at..at + 8].copy_from_slice(&bits.to_le_bytes());
 }
 
-/// Writes a trace of this metadata and these streams.
+/// Writes a trace with this metadata and these streams.
 pub(crate) fn write_trace(folder: &Path, metadata: &str, streams: &[(&str, &[u8])]) {
     fs::create_dir_all(folder).unwrap();
     fs::write(folder.join("metadata"), metadata).unwrap();

@@ -6,7 +6,7 @@ use std::process::Output;
 
 use trackway_tests::{Fixture, has, report_skipped, source_dir};
 
-/// Options of both, each with its value in the same word.
+/// Options that both readers support, each with its value in the same word.
 const OPTION_SETS: [&[&str]; 40] = [
     &[],
     &["--no-delta"],
@@ -50,7 +50,7 @@ const OPTION_SETS: [&[&str]; 40] = [
     &["--fields=hostname"],
 ];
 
-/// A zone far from UTC, with other dates.
+/// A time zone far from UTC, in which dates differ.
 const TIME_ZONE: &str = "AWAY12";
 
 fn run_reader(fixture: &Fixture, babeltrace: bool, options: &[&str], traces: &[PathBuf]) -> Output {
@@ -60,7 +60,7 @@ fn run_reader(fixture: &Fixture, babeltrace: bool, options: &[&str], traces: &[P
     command.output().expect("it runs")
 }
 
-/// Compares standard output and error, and whether it is refused.
+/// Compares standard output, standard error and the refusal of both readers.
 fn compare_readers(fixture: &Fixture, options: &[&str], traces: &[PathBuf]) {
     let theirs = run_reader(fixture, true, options, traces);
     let ours = run_reader(fixture, false, options, traces);
@@ -89,7 +89,7 @@ fn event_times(fixture: &Fixture, options: &[&str], trace: &[PathBuf]) -> Vec<St
     text.lines().filter_map(time).collect()
 }
 
-/// Compares ranges of a trace's times, in all forms of the options.
+/// Compares ranges of times of a trace, in all forms of the options.
 fn compare_time_ranges(fixture: &Fixture, trace: &[PathBuf]) {
     for form in [&["--clock-seconds"][..], &["--clock-date"], &["--clock-date", "--clock-gmt"]] {
         let times = event_times(fixture, form, trace);
@@ -123,7 +123,7 @@ fn compare_time_ranges(fixture: &Fixture, trace: &[PathBuf]) {
     }
 }
 
-/// Records a trace with all contexts and with losses, through which the ranges cut.
+/// Records a trace with all contexts and with losses; the ranges cut through the losses.
 fn record_lossy_trace(fixture: &Fixture) -> PathBuf {
     let program = fixture.compile(
         "lossy",
@@ -143,7 +143,7 @@ fn record_lossy_trace(fixture: &Fixture) -> PathBuf {
     recording.trace
 }
 
-/// Returns the real traces next to the checkout, if they are there.
+/// Returns the real traces next to the checkout, if they exist.
 fn shared_trace(name: &str) -> Option<PathBuf> {
     let path = source_dir().join("../shared/traces").join(name);
     let path = fs::canonicalize(path).ok().filter(|path| Path::is_dir(path));
@@ -166,7 +166,7 @@ fn options_do_what_they_do_in_babeltrace2() {
         OPTION_SETS.iter().for_each(|options| compare_readers(&fixture, options, &trace));
         compare_time_ranges(&fixture, &trace);
     }
-    // Several at once, and one twice.
+    // Several traces at once, and one trace twice.
     traces.extend(shared_trace("cyg-profile"));
     traces.push(traces[0].clone());
     compare_readers(&fixture, &["--fields=all"], &traces);

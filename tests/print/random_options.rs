@@ -1,5 +1,5 @@
-//! The options that `trackway print` has from babeltrace2, in random combinations on random
-//! traces: both readers must print the same.
+//! The options that `trackway print` shares with babeltrace2, in random combinations on random
+//! traces: both readers must print the same text.
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +12,11 @@ use crate::support::{
     run_babeltrace,
 };
 
-/// Traces that are printed.
+/// Number of traces that are printed.
 const TRACE_COUNT: u64 = 24;
-/// Combinations tried on each.
+/// Number of combinations tried on each trace.
 const COMBINATIONS_PER_TRACE: u64 = 10;
-/// Time zones, as POSIX writes them: east and west of Greenwich, with half an hour.
+/// Time zones in POSIX form: east and west of Greenwich, with half an hour.
 const TIME_ZONES: [&str; 3] = ["UTC", "EAST-5:30", "WEST+9"];
 
 const CLOCK_OPTIONS: [&[&str]; 8] = [
@@ -53,7 +53,7 @@ fn random_list(random: &mut Random, words: &[&str]) -> String {
     }
 }
 
-/// Returns the times of events in each of the forms of `--begin`: seconds, times of the day, dates.
+/// Returns the times of events in each form of `--begin`: seconds, times of the day, dates.
 fn times_in_all_forms(fixture: &Fixture, trace: &Path) -> Vec<Vec<String>> {
     let of_form = |options: &&[&str]| {
         let mut arguments: Vec<_> = options.iter().map(PathBuf::from).collect();
@@ -119,8 +119,8 @@ fn options_of_babeltrace2_do_what_they_do_there() {
                 random_options(&mut random, &times).into_iter().map(PathBuf::from).collect();
             arguments.push(trace.clone());
             if random.once_in(4) {
-                // Several inputs, in any order. (Not the same one twice: without a clock, the order
-                // of its packets in babeltrace2 is unspecified.)
+                // Several inputs, in any order. (An input does not repeat: without a clock,
+                // babeltrace2's order of its packets is unspecified.)
                 let other = random.pick(&traces).clone();
                 arguments.extend((other != *trace).then_some(other));
             }
@@ -131,7 +131,7 @@ fn options_of_babeltrace2_do_what_they_do_there() {
                 .output()
                 .expect("timeout runs");
             if !theirs.status.success() {
-                // For example, traces with unrelated clocks.
+                // Both readers may refuse a combination, for example traces with unrelated clocks.
                 refused += 1;
                 continue;
             }

@@ -22,7 +22,7 @@ fn real_traces_print_as_babeltrace2_prints_them() {
     let traces = find_traces_below(&shared);
     assert!(!traces.is_empty(), "no trace in {shared:?}");
     for trace in traces {
-        // One at a time: the clocks of the two hosts in `synctraces` disagree.
+        // Each trace is compared alone: the clocks of the two hosts in `synctraces` disagree.
         compare_readers(&fixture, &trace);
     }
 }
@@ -30,9 +30,9 @@ fn real_traces_print_as_babeltrace2_prints_them() {
 fn compare_readers(fixture: &Fixture, trace: &Path) {
     let (ours, theirs) = (run_print(fixture, &[trace]), run_babeltrace(fixture, &[trace]));
     assert!(!theirs.stdout.is_empty(), "babeltrace2 on {trace:?}: {}", stderr_text(&theirs));
-    // In `synctraces`, packets end later than the next one's first event. babeltrace2 2.0.4 gives
-    // up there ("Youngest upstream message iterator wrapper's timestamp is less than …"): its
-    // output by then must be the beginning of ours.
+    // In `synctraces`, packets end later than the next packet's first event. babeltrace2 2.0.4
+    // fails there ("Youngest upstream message iterator wrapper's timestamp is less than …"): its
+    // output up to then must be the beginning of Trackway's.
     if !theirs.status.success()
         && stderr_text(&theirs).contains("Youngest upstream message iterator")
     {

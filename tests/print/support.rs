@@ -8,11 +8,11 @@ use std::process::{Command, Output};
 
 use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
-/// Seconds after which a reader that has not ended counts as hanging. Never reached by one that
-/// works: nothing is measured with it.
+/// Seconds after which a running reader counts as hanging. A working reader never takes that long:
+/// the time is not a measurement.
 const TIMEOUT_SECONDS: &str = "120";
 
-/// Returns a command that `timeout` kills when it hangs; its status is 124 then.
+/// Returns a command that `timeout` kills when it hangs, with exit status 124.
 pub(crate) fn command_with_timeout(fixture: &Fixture, program: impl AsRef<OsStr>) -> Command {
     let mut command = fixture.command("timeout");
     command.args(["-k", "5", TIMEOUT_SECONDS]).arg(program);
@@ -51,7 +51,7 @@ pub(crate) fn number_from_env(variable: &str, otherwise: u64) -> u64 {
     value.map_or(otherwise, |value| value.parse().expect("a number"))
 }
 
-/// Returns a file of this folder, for example a script.
+/// Returns the path of a file in this folder, for example a script.
 pub(crate) fn script_path(name: &str) -> PathBuf {
     source_dir().join("tests/print").join(name)
 }
@@ -62,7 +62,7 @@ pub(crate) fn stderr_text(output: &Output) -> String {
 }
 
 /// Returns the losses that a reader reports: the lines on standard error about discarded events and
-/// packets. Other lines differ on purpose: babeltrace2 also writes its log there.
+/// packets. Other lines differ on purpose: babeltrace2 also writes its log to standard error.
 pub(crate) fn reported_losses(output: &Output) -> Vec<String> {
     stderr_text(output)
         .lines()
@@ -71,7 +71,7 @@ pub(crate) fn reported_losses(output: &Output) -> Vec<String> {
         .collect()
 }
 
-/// Returns the first difference between two texts, with its surroundings in either.
+/// Returns the first difference between two texts, with its surroundings in each.
 pub(crate) fn first_difference(trackway: &[u8], babeltrace2: &[u8]) -> String {
     let same = trackway.iter().zip(babeltrace2).take_while(|(a, b)| a == b).count();
     let line = 1 + trackway.iter().take(same).filter(|&&byte| byte == b'\n').count();
@@ -107,7 +107,7 @@ pub(crate) fn compare_outputs(trackway: &Output, babeltrace2: &Output) -> Result
 /// Runs both readers with these arguments and expects that they agree, and succeed.
 ///
 /// # Panics
-/// If they do not.
+/// If the readers disagree or fail.
 pub(crate) fn assert_readers_agree<S: AsRef<OsStr>>(fixture: &Fixture, arguments: &[S]) -> Output {
     let trackway = run_print(fixture, arguments);
     let babeltrace2 = run_babeltrace(fixture, arguments);
@@ -119,8 +119,7 @@ pub(crate) fn assert_readers_agree<S: AsRef<OsStr>>(fixture: &Fixture, arguments
     trackway
 }
 
-/// Returns the folders below `root`, and `root` itself, that hold a trace, in the order of their
-/// names.
+/// Returns the folders at or below `root` that contain a trace, in the order of their names.
 pub(crate) fn find_traces_below(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![root.to_owned()];

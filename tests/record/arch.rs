@@ -1,8 +1,8 @@
 //! Other processors: programs for AArch64, recorded by a recorder for AArch64, under emulators.
 //!
-//! Under qemu-user, which has the host's kernel and no restartable sequences: by claim and by
-//! lockless buffers (for RISC-V, too, in `make arch`). On a whole machine (`make arch`), with a
-//! kernel of its own: by sequence. The traces are read here, by the reader for this processor.
+//! Under qemu-user, which has the host's kernel and no restartable sequences, programs record by
+//! claim and by lockless buffers (for RISC-V, too, in `make arch`). On a whole emulated machine
+//! with its own kernel (`make arch`), they record by sequence. The host's reader reads the traces.
 //!
 //! An emulator on x86-64 runs with x86-64's memory order; the models check weaker orders
 //! (`crates/ring/tests/loom`, docs/design/0006-weak-memory.md).
@@ -15,14 +15,15 @@ use std::process::Command;
 
 use trackway_tests::{Fixture, Recording, Summary, has, machine, report_skipped, source_dir};
 
-/// A processor, and its packages in Debian.
+/// A processor, and its Debian packages.
 struct Processor {
     name: &'static str,
     compiler: &'static str,
     emulator: &'static str,
-    /// Folder of its libraries.
+    /// Folder of the processor's libraries.
     prefix: &'static str,
-    /// Folder of the programs for it: an environment variable, and the default below `target`.
+    /// Folder of Trackway's programs for the processor: an environment variable, and the default
+    /// below `target`.
     folder: (&'static str, &'static str),
 }
 
@@ -46,7 +47,7 @@ const RISCV64: Processor = Processor {
 const TEXT_LENGTH_MAX: u32 = 40;
 
 impl Processor {
-    /// Returns the folder of the programs for it, which `scripts/arch` builds.
+    /// Returns the folder of Trackway's programs for the processor, which `scripts/arch` builds.
     fn programs(&self) -> Option<PathBuf> {
         for program in [self.compiler, self.emulator] {
             if !has(program) {
@@ -89,7 +90,7 @@ impl Processor {
         let mut command = fixture.command(self.emulator);
         command.env("QEMU_LD_PREFIX", self.prefix).arg(folder.join("trackway"));
         command.args(["record", "-o"]).arg(&trace).args(options);
-        // The host's loader refuses our library, with a message; the emulated one accepts it.
+        // The host's loader refuses the library, with a message; the emulated loader accepts it.
         command.arg("--").arg(self.emulator).args(program);
         let recording = Recording::new(trace, command.output().expect("it runs"));
         assert!(recording.output.status.success(), "{options:?}: {}", recording.messages());
@@ -103,7 +104,7 @@ impl Processor {
         let fixture = Fixture::new("arch");
         let storm = self.compile(&fixture, "arch/storm", &[]);
         let storm = [storm.to_str().expect("a path"), "threads", "3", "3000"];
-        // There are no sequences: it goes by claim.
+        // Without restartable sequences, `rseq` records by claim.
         for way in ["claim", "lockless", "rseq"] {
             let options =
                 ["--event=storm:*", "--reserve", way, "--buffer-size=8M", "--sub-buffers=4"];
@@ -139,7 +140,7 @@ impl Processor {
         }
     }
 
-    /// Writers by claim may be killed.
+    /// Checks that writers by claim may be killed.
     fn survives_kills(&self) {
         let Some(folder) = self.programs() else { return };
         let fixture = Fixture::new("arch-killed");
@@ -155,7 +156,7 @@ impl Processor {
         check_storm_trace(&fixture, &recording.trace, &recording.summary, "killed");
     }
 
-    /// Checks that values of all kinds, from a Rust program, are the same as on this processor.
+    /// Checks that values of all kinds, from a Rust program, are equal to those on the host.
     fn records_equal_values(&self) {
         let Some(folder) = self.programs() else { return };
         let theirs = folder.join("examples/values");
@@ -176,7 +177,7 @@ impl Processor {
         assert_eq!(theirs, ours);
     }
 
-    /// Checks that a preload helper wraps the same functions here.
+    /// Checks that a preload helper wraps the same functions on this processor.
     fn preloads(&self) {
         let Some(folder) = self.programs() else { return };
         if !folder.join("libtrackway-fork.so").is_file() {
@@ -194,7 +195,7 @@ impl Processor {
     }
 }
 
-/// Returns the number of events that may be lost although there is room. Where threads and handlers
+/// Returns the number of events that may be lost although there is room. If threads and handlers
 /// are interrupted while they hold claims, other writers may find no region to claim.
 fn lost_events_max(by_claim: bool, started: u64) -> u64 {
     if by_claim { started / 10 } else { 0 }
@@ -209,8 +210,8 @@ fn parse_storm_counts(text: &str) -> (u64, u64) {
     started.zip(returned).unwrap_or_else(|| panic!("no counts: {text}"))
 }
 
-/// Returns the numbers of each stream's events in a printed trace, in its order. Texts must be as
-/// they were written.
+/// Returns the numbers of each stream's events in a printed trace, in order. Texts must be
+/// unchanged.
 fn numbers_by_stream(text: &str) -> BTreeMap<u32, Vec<u32>> {
     let mut numbers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for line in text.lines() {
@@ -226,8 +227,8 @@ fn numbers_by_stream(text: &str) -> BTreeMap<u32, Vec<u32>> {
     numbers
 }
 
-/// Checks a trace of `arch/storm.c` against the numbers of its recorder: the same number of events,
-/// each stream's in order, and all of them if none was lost.
+/// Checks a trace of `arch/storm.c` against its recorder's summary: an equal number of events, each
+/// stream's events in order, and all of them if none was lost.
 fn check_storm_trace(fixture: &Fixture, trace: &Path, summary: &Summary, what: &str) {
     let text = fixture.print(trace);
     assert_eq!(text.lines().count() as u64, summary.recorded, "{what}");
@@ -297,7 +298,8 @@ fn printed_events(fixture: &Fixture, trace: &Path) -> Vec<String> {
     events.collect()
 }
 
-/// Returns the file system of a machine: its programs, the libraries that they need, and its plan.
+/// Makes the file system of a machine: programs, the libraries that they need, and the plan of
+/// runs.
 fn make_file_system(fixture: &Fixture, folder: &Path, plan: &str) -> PathBuf {
     let root = fixture.path("root");
     for folder in ["bin", "lib"] {
@@ -323,8 +325,8 @@ fn make_file_system(fixture: &Fixture, folder: &Path, plan: &str) -> PathBuf {
     machine::pack_file_system(fixture, &root)
 }
 
-/// On a machine with a kernel of its own, where there are sequences, preempted and moved threads,
-/// signals and kills.
+/// Records on a machine with its own kernel and restartable sequences, with preempted and moved
+/// threads, signals and kills.
 #[test]
 fn an_aarch64_machine_records_by_sequence() {
     let Some(kernel) = std::env::var_os("TRACKWAY_AARCH64_KERNEL").map(PathBuf::from) else {
@@ -347,7 +349,7 @@ fn an_aarch64_machine_records_by_sequence() {
     ];
     let mut plan = String::new();
     if std::env::var_os("TRACKWAY_AARCH64_SELF_TEST").is_some() {
-        // There is no shell to be found.
+        // The machine has no shell.
         plan.push_str("/bin/self-test --nocapture --skip as_the_shell_finds_them\n");
     }
     for (name, way, size, more, storm) in runs {
@@ -356,7 +358,7 @@ fn an_aarch64_machine_records_by_sequence() {
              --buffer-size={size} {more} -o /tmp/{name} -- /bin/storm {storm}\ntake /tmp/{name}\n"
         ));
     }
-    // One with exclusive loads and stores, one with atomic instructions.
+    // One processor with exclusive loads and stores, and one with atomic instructions.
     for processor in ["cortex-a72", "max,pauth-impdef=on"] {
         let fixture = Fixture::new("arch-machine");
         let image = make_file_system(&fixture, &folder, &plan);
@@ -376,7 +378,7 @@ fn an_aarch64_machine_records_by_sequence() {
             let all = summary.recorded + summary.lost + summary.overwritten;
             assert!((returned..=started).contains(&all), "{what}");
             assert!(storm.starts_with("killed") || started == returned, "{what}");
-            // Emulated writers may be no quicker than their recorder.
+            // Emulated writers may be no faster than their recorder.
             let is_small = ["full", "newest"].contains(&name);
             let most = lost_events_max(way == "claim", started);
             assert!(is_small || summary.lost <= most && summary.overwritten == 0, "{what}");
@@ -392,8 +394,8 @@ fn an_aarch64_machine_records_by_sequence() {
     }
 }
 
-/// Checks that a trace was recorded by sequence, on one or both processors. (Where regions are
-/// full, writers may have tried claims; and a sequence that restarts too often goes by claim.)
+/// Checks that a trace was recorded by sequence, on one or both processors. (If regions are full,
+/// writers may have tried claims; and a sequence that restarts too often falls back to claims.)
 fn check_streams(trace: &Path, both: bool, is_small: bool, what: &str) {
     let mut bytes: BTreeMap<String, u64> = BTreeMap::new();
     let folder = trace.join("ust/uid/0/64-bit");

@@ -218,9 +218,9 @@ fn under_sudo_command_and_trace_are_the_invoking_users() {
     assert!(window.exists(), "the user's window served");
 }
 
-/// RUN under sudo, with kernel events where possible, a command that lists its recorder's
-/// descriptors; and under a fake sudo. EXPECT that its environment is the user's, and that it has
-/// no descriptor that root has opened; a refusal under the fake one.
+/// RUN under sudo, with kernel events if possible, a command that lists its recorder's file
+/// descriptors; and under a fake sudo. EXPECT its environment to be the user's, and no file
+/// descriptor that root has opened; a refusal under the fake one.
 #[test]
 fn under_sudo_the_command_has_what_is_the_users_and_nothing_of_roots() {
     if !trackway_tests::is_root() {
@@ -283,7 +283,7 @@ fn recorders_that_start_at_the_same_time_make_a_folder_each() {
     for mut recorder in recorders {
         assert!(recorder.wait().unwrap().success());
     }
-    // The folder of their sockets is not the user's.
+    // The folder of the sockets is not compared: it does not belong to the user.
     let entries = std::fs::read_dir(fixture.path("")).unwrap().flatten();
     let folders: Vec<_> = entries.filter(|entry| entry.path() != fixture.run_dir()).collect();
     assert_eq!(folders.len(), RECORDERS, "{folders:?}");
@@ -319,7 +319,7 @@ fn a_folder_with_other_things_is_left_alone() {
 fn a_full_table_of_events_is_said() {
     let fixture = Fixture::new("full-table");
     let program = fixture.compile("hello", HELLO_SOURCE, true, &[]);
-    // Makes the window.
+    // The first recording makes the window.
     assert!(fixture.record(&["-q"], &["true"]).output.status.success());
     let entries = std::fs::read_dir(fixture.window_dir()).unwrap().flatten();
     let path = entries.map(|entry| entry.path()).next().expect("the window");
@@ -328,7 +328,7 @@ fn a_full_table_of_events_is_said() {
     let (window, _file) =
         trackway_window::Window::open(&text(fixture.window_dir()), &text(&path), owner, false)
             .expect("the window opens");
-    // Often enough to fill every slot, wherever the hashes lead.
+    // The number of events fills every slot, for all hashes.
     for number in 0..8 * trackway_abi::window::EVENTS_MAX {
         let _ = window.intern_event(format!("filler {number}").as_bytes());
     }
@@ -431,9 +431,9 @@ fn patterns_that_match_nothing_are_said_once_and_not_of_wrappers() {
     assert!(nothing.messages().contains("'!*' excludes all events"), "{}", nothing.messages());
 }
 
-/// RUN a command with `--summary-json`, and others that lose events, are killed, or cannot have the
-/// file. EXPECT the numbers of the summary line, the command's exit status, and hints separately;
-/// and no recording without the file.
+/// RUN a command with `--summary-json`, and others that lose events, are killed, or cannot write
+/// the file. EXPECT the numbers of the summary line, the command's exit status, and hints
+/// separately; and no recording without the file.
 #[test]
 fn a_summary_is_written_as_json() {
     let fixture = Fixture::new("summary-json");
@@ -474,8 +474,8 @@ fn the_usage_shows_the_dashes() {
     assert!(text.contains("sudo"), "{text}");
 }
 
-/// Few events, too: a sub-buffer is written before it is full, and the next packet continues in the
-/// middle of it.
+/// Few events also reach the trace: a sub-buffer is written before it is full, and the next packet
+/// continues in the middle of it.
 #[test]
 fn events_reach_the_trace_while_the_program_runs() {
     let source = r#"
@@ -518,7 +518,7 @@ int main(void) {
     }
 }
 
-/// Program that emits on one CPU and then, once it has read something, on another.
+/// Emits on one CPU and then, after it has read a byte, on another.
 const MOVER_SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <sched.h>
@@ -574,7 +574,7 @@ fn events_after_a_trace_was_moved_follow_it() {
     let output = recorder.wait_with_output().expect("it ends");
     let messages = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{messages}");
-    // Its second event is the first of its CPU: a file that was not there when the trace was moved.
+    // The second event is the first of its CPU: its file did not exist when the trace was moved.
     let text = fixture.print(&moved);
     assert_eq!((text.matches("before").count(), text.matches("after").count()), (1, 1), "{text}");
     assert!(!trace.exists(), "{messages}");
@@ -601,7 +601,7 @@ int main(void) {
     let fixture = Fixture::new("status-events");
     let program = fixture.compile("ticker", source, true, &[]);
     let trackway = build_dir().join("trackway");
-    // Each burst is larger than the buffer, so that some are lost.
+    // Each burst is larger than the buffer, so that some events are lost.
     let options = "-o trace --buffer-size 16K --sub-buffers 2";
     let line = format!("{} record {options} -- {}", trackway.display(), program.display());
     let output = fixture.command("script").args(["-qec", &line, "/dev/null"]).output().unwrap();
@@ -621,7 +621,7 @@ int main(void) {
     assert_eq!(summary.recorded + summary.lost, 26 * 20_000, "{text:?}");
 }
 
-/// Returns the numbers in `1,234 events, 1,234/s, 5 lost, 12.3 KiB`; of the last, its integer part.
+/// Returns the numbers in `1,234 events, 1,234/s, 5 lost, 12.3 KiB`; the size without its fraction.
 fn status_numbers(line: &str) -> Vec<u64> {
     let number = |word: &str| {
         let digits: String =
@@ -681,16 +681,16 @@ int main(void) {
     let text = fixture.print(&recording.trace);
     assert_eq!(text.matches("_all_length = 499").count(), 4, "{text}");
     assert!(text.contains("x…\""), "{text}");
-    // Too large for a sub-buffer of 4 KiB: lost, so not counted as cut.
+    // These records are too large for a sub-buffer of 4 KiB: they are lost, so not counted as cut.
     let options = ["--buffer-size", "8K", "--sub-buffers", "2"];
     let recording = fixture.record(&options, &[program.to_str().unwrap()]);
     let messages = recording.messages();
     assert_eq!((recording.summary.recorded, recording.summary.lost), (1, 5), "{messages}");
     assert!(!messages.contains("cut to fit"), "{messages}");
-    // Nothing was cut, so there is no message.
+    // No record was cut, so there is no message.
     let recording = fixture.record(&[], &["true"]);
     assert!(!recording.messages().contains("cut to fit"), "{}", recording.messages());
-    // A flight recorder has cut more than its trace holds.
+    // A flight recorder has cut more records than its trace contains.
     let options = ["--overwrite", "--buffer-size", "32K", "--sub-buffers", "2"];
     let messages = fixture.record(&options, &[program.to_str().unwrap()]).messages();
     let line = "4 records were cut to fit (overwritten ones included), the last of myapp:numbers";
@@ -705,7 +705,7 @@ fn the_list_shows_events_of_running_processes() {
     let program = fixture.compile("lister", &text, true, &[]);
     let mut child =
         fixture.command(&program).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    // Another program, in a namespace where its number is that of another process here.
+    // Another program runs in a namespace where its process id is that of another process here.
     let mut within = fixture.command("unshare");
     within.args(["--pid", "--fork"]).arg(&program).stdin(Stdio::piped()).stdout(Stdio::null());
     let mut within = (is_root() && has("unshare")).then(|| within.spawn().unwrap());
@@ -714,8 +714,8 @@ fn the_list_shows_events_of_running_processes() {
         let processes = processes.filter(|line| line.starts_with(char::is_numeric));
         processes.filter_map(|line| Some(line.split_once(' ')?.1.to_owned())).collect()
     };
-    // The library registers before main, so waiting for the processes to sleep in getchar is
-    // enough; the list itself shows when that is.
+    // The library registers before main, so it is enough to wait until the processes sleep in
+    // getchar; the list itself shows when they do.
     let mut listed = String::new();
     for _ in 0..200 {
         let output = fixture.trackway(&["list"]).output().unwrap();

@@ -1,5 +1,5 @@
-//! Contexts that programs set (`<trackway/context.h>`, the crate's `context!`), in their events and
-//! in filters.
+//! Contexts that programs set (`<trackway/context.h>`, the crate's `context!`), in the programs'
+//! events and in filters.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,13 +8,13 @@ use std::process::Command;
 
 use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
-/// All of the programs here.
+/// All application contexts of these programs.
 const ALL_CONTEXTS: &str = "$app.myapp:request_id,$app.myapp:user,$app.myapp:load,$app.myapp:delta";
 
-/// Values of these contexts, in that order, as they are printed; `None`: not set.
+/// Values of the contexts of `ALL`, in order, as they are printed; `None` if a context is not set.
 type ContextValues<'v> = [Option<&'v str>; 4];
 
-/// Formats values as babeltrace2 does.
+/// Formats values like babeltrace2.
 fn format_values(values: ContextValues<'_>) -> String {
     let kinds = [("request_id", "_uint64", 2), ("user", "_string", 4), ("load", "_double", 3)];
     let kinds = kinds.into_iter().chain([("delta", "_int64", 1)]);
@@ -31,7 +31,7 @@ fn format_values(values: ContextValues<'_>) -> String {
     kinds.zip(values).map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Contexts of events in a listing, by their numbers.
+/// Returns the contexts of events in a listing, by the events' numbers.
 fn contexts_by_number(listing: &str) -> BTreeMap<u32, String> {
     let event = |line: &str| {
         let (_, rest) = line.split_once("{ cpu_id = ").expect("an event");
@@ -53,13 +53,13 @@ const PROGRAM_VALUES: [(u32, ContextValues<'static>); 12] = [
     (3, [Some("3"), Some(LONG_USER), Some("-2.5"), Some("-7")]),
     (4, [Some("18446744073709551615"), None, Some("-2.5"), Some("-7")]),
     (5, [Some("5"), Some("\"\""), Some("-2.5"), Some("-7")]),
-    // No room for values after the longest payload.
+    // The longest payload leaves no room for values.
     (6, [None; 4]),
     (7, [Some("5"), Some("\"0123456789012345678901234567890\""), None, Some("-7")]),
-    // In a fork child.
+    // Events of a fork child.
     (10, [Some("5"), Some("\"\""), Some("-2.5"), Some("-7")]),
     (11, [Some("11"), Some("\"\""), Some("-2.5"), Some("-7")]),
-    // In another thread.
+    // Events of another thread.
     (20, [None; 4]),
     (21, [Some("20"), None, None, None]),
 ];
@@ -69,7 +69,7 @@ fn expected_contexts(of: &[(u32, ContextValues<'_>)]) -> BTreeMap<u32, String> {
 }
 
 /// RUN a program that sets contexts of all kinds, in threads and fork children. EXPECT each event
-/// with the values of its thread, also from babeltrace2, and from a preloaded program.
+/// with the values of its thread, also in babeltrace2's output, and from a preloaded program.
 #[test]
 fn events_have_the_contexts_of_their_threads() {
     let fixture = Fixture::new("contexts");
@@ -93,8 +93,8 @@ fn events_have_the_contexts_of_their_threads() {
     }
 }
 
-/// RUN the program with other contexts before those of the program, and with filters in addition.
-/// EXPECT the right value of each.
+/// RUN the program with other contexts before its own, and with additional filters. EXPECT the
+/// right value of each context.
 #[test]
 fn contexts_of_programs_stand_beside_others() {
     let fixture = Fixture::new("contexts-beside");
@@ -130,8 +130,8 @@ fn event_numbers(fixture: &Fixture, trace: &Path, options: &[&str]) -> Vec<u32> 
     numbers
 }
 
-/// RUN filters on contexts of the program, by `record` and by `print`. EXPECT the same events of
-/// both, and none of those without a value.
+/// RUN filters on contexts of the program, by `record` and by `print`. EXPECT the same events from
+/// both, and none without a value.
 #[test]
 fn filters_ask_for_contexts_of_programs() {
     let fixture = Fixture::new("contexts-filters");
@@ -159,7 +159,7 @@ fn filters_ask_for_contexts_of_programs() {
         assert_eq!(recording.summary.lost, 0, "{filter}: {}", recording.messages());
         assert_eq!(event_numbers(&fixture, &recording.trace, &[]), meant, "{filter}, recorded");
         fs::remove_dir_all(&recording.trace).expect("its trace");
-        // Of the longest record the trace has no values.
+        // The trace has no values for the longest record.
         let meant: Vec<u32> = meant.iter().copied().filter(|number| *number != 6).collect();
         assert_eq!(
             event_numbers(&fixture, &whole, &["--filter", filter]),
@@ -173,8 +173,8 @@ fn filters_ask_for_contexts_of_programs() {
     assert_eq!((recording.summary.recorded, recording.summary.lost), (0, 0));
 }
 
-/// RUN a filter in C of two alternatives, for records whose context is a number, and for those
-/// whose context is a text. EXPECT the first alternative that fits to decide on each record.
+/// RUN a filter in C with two alternatives, for records whose context is a number, and for records
+/// whose context is a text. EXPECT the first alternative that fits to decide for each record.
 fn check_filters_in_c(fixture: &Fixture, trace: &Path) {
     const FILTER: &str = "#include <trackway/filter.h>\n\
         struct by_user { trackway_string user; };\n\
@@ -210,7 +210,7 @@ fn check_filters_in_c(fixture: &Fixture, trace: &Path) {
     assert_eq!(in_c, meant);
 }
 
-/// RUN a session with contexts of programs; change them, save and load it. EXPECT the contexts.
+/// RUN a session with contexts of programs; change, save and load them. EXPECT the contexts.
 #[test]
 fn sessions_keep_contexts_of_programs() {
     let fixture = Fixture::new("contexts-session");
@@ -233,7 +233,7 @@ fn sessions_keep_contexts_of_programs() {
     let listing = fixture.print(&fixture.path("web-trace"));
     let counts = |what: &str| listing.lines().filter(|line| line.contains(what)).count();
     assert_eq!((counts("_app_myapp_request_id_tag"), counts("_app_myapp_user_tag")), (12, 12));
-    // Of one number even the longest record has it.
+    // With one number as the only context, even the longest record has room for it.
     assert_eq!(counts("_app_myapp_request_id = { 5 }"), 4);
     assert_eq!(counts("_app_myapp_user = { \"alice\" }"), 1);
     let saved = fs::read_to_string(fixture.path("web.toml")).expect("a file");
@@ -261,8 +261,8 @@ fn unknown_contexts_are_refused() {
     }
 }
 
-/// RUN a program whose signal handlers interrupt it while it sets contexts, set them, and restore
-/// them, two deep. EXPECT a complete value at every read, and in all records.
+/// RUN a program whose signal handlers interrupt the setting of contexts, set contexts, and restore
+/// them, two levels deep. EXPECT a complete value at every read, and in all records.
 #[test]
 fn no_handler_finds_a_value_that_is_torn() {
     let fixture = Fixture::new("contexts-handlers");
@@ -288,15 +288,14 @@ fn no_handler_finds_a_value_that_is_torn() {
     assert!(in_handlers > 1000, "{in_handlers} events of handlers");
 }
 
-/// Values that the programs in C++ and in Rust must have recorded, as far as they have the same
-/// scopes.
+/// Values that the programs in C++ and in Rust must have recorded, for the scopes that both have.
 const SCOPE_VALUES: [(u32, ContextValues<'static>); 8] = [
     (0, [None; 4]),
     (1, [Some("7"), None, None, None]),
     (2, [Some("8"), Some("\"alice\""), None, None]),
     (3, [Some("7"), None, None, None]),
     (5, [None; 4]),
-    // In Rust alone.
+    // Only the Rust program has these events.
     (4, [None; 4]),
     (6, [None, Some(LONG_USER), Some("0.5"), Some("-1")]),
     (7, [None, Some("\"ends here\""), None, Some("-1")]),
@@ -338,12 +337,12 @@ fn contexts_in_rust_are_those_of_c() {
         contexts_by_number(&fixture.print(&recording.trace)),
         expected_contexts(&SCOPE_VALUES)
     );
-    // Without the library nothing happens.
+    // Without the library, the program runs without effects.
     assert!(fixture.command(&program).status().expect("it runs").success());
 }
 
-/// RUN compilers of all kinds, strict ones, on programs with contexts, with tracing and without.
-/// EXPECT that they have nothing to say.
+/// RUN compilers of all kinds, with strict warnings, on programs with contexts, with tracing and
+/// without. EXPECT no messages.
 #[test]
 fn the_header_compiles_everywhere_without_a_warning() {
     let fixture = Fixture::new("contexts-header");
@@ -393,7 +392,7 @@ fn the_guides_program_compiles_and_its_commands_show_what_it_says() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("text");
     let counts = |what: &str| text.lines().filter(|line| line.contains(what)).count();
-    // All three, one, and one without the contexts.
+    // Events with all three contexts, with one, and without contexts.
     assert_eq!((text.lines().count(), counts("table = \"accounts\"")), (5, 4), "{text}");
     assert_eq!((counts("_app_myapp_request_id = { 42 }"), counts("{ \"bob\" }")), (2, 1), "{text}");
     for example in ["trackway_context_scope(myapp, request_id, 42u);", "REQUEST_ID.enter(42)"] {

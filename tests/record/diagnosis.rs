@@ -1,5 +1,5 @@
-//! A recording without an event reports why: the commands name the processes that have events and
-//! cannot be recorded, and rules that match nothing.
+//! A recording without an event reports the reason: the commands name the processes that have
+//! events and cannot be recorded, and rules that match nothing.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,25 +11,25 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use serde_json::Value;
 use trackway_tests::{Fixture, copy_program, has, report_skipped};
 
-/// Prints a line once it runs, and executes its event when its input ends.
+/// Prints a line when it runs, and executes its event when its input ends.
 const WAITING_SOURCE: &str = "#include <stdio.h>\n#include <trackway/trackway.h>\n\
     TRACKWAY_EVENT(mute, event, TRACKWAY_INFO);\n\
     int main(void) { puts(\"ready\"); fflush(stdout); while (getchar() != EOF) {}\n\
     trackway(mute, event); return 0; }\n";
 
-/// Prints a line once it runs, and executes its event for each line that it reads, which it prints
-/// then.
+/// Prints a line when it runs; for each line of its input, it executes its event and prints the
+/// line.
 const EXECUTING_SOURCE: &str = "#include <stdio.h>\n#include <trackway/trackway.h>\n\
     TRACKWAY_EVENT(loud, event, TRACKWAY_DEBUG, (u32, n));\n\
     int main(void) { char line[80]; setvbuf(stdout, NULL, _IOLBF, 0); puts(\"ready\");\n\
     while (fgets(line, sizeof line, stdin)) { trackway(loud, event, 1); fputs(line, stdout); }\n\
     return 0; }\n";
 
-/// A running program, which is ended with the test.
+/// A running program, which is killed when this value is dropped.
 struct StartedProgram(Child, BufReader<ChildStdout>);
 
 impl StartedProgram {
-    /// Returns once the program has printed its line.
+    /// Starts a program; returns when the program has printed its line.
     fn start(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
@@ -39,7 +39,7 @@ impl StartedProgram {
         running
     }
 
-    /// Returns once the program has printed this line.
+    /// Waits until the program has printed this line.
     fn expect(&mut self, expected: &str) {
         let mut line = String::new();
         self.1.read_line(&mut line).expect("a line");
@@ -53,7 +53,7 @@ impl StartedProgram {
         self.expect("once\n");
     }
 
-    /// Returns the process's text in reasons.
+    /// Returns the description of the process in reasons.
     fn named(&self, program: &Path) -> String {
         let name = program.file_name().expect("a name").to_string_lossy().into_owned();
         format!("{} {name}", self.0.id())
@@ -62,7 +62,7 @@ impl StartedProgram {
 
 impl Drop for StartedProgram {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The program may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -84,8 +84,8 @@ fn read_reasons(fixture: &Fixture, words: &[&str], member: &str) -> Vec<(String,
     value[member].as_array().expect("reasons").iter().map(of).collect()
 }
 
-/// Returns the reasons that `trackway session status s` reports for `processes`, without other
-/// processes.
+/// Returns the reasons that `trackway session status s` reports for `processes`, without those for
+/// other processes.
 fn status_reasons(fixture: &Fixture, processes: &[&StartedProgram]) -> Vec<(String, Vec<u64>)> {
     let ours: Vec<u64> = processes.iter().map(|process| process.0.id().into()).collect();
     let mut found = read_reasons(fixture, &["session", "status", "s"], "no-events-because");
@@ -165,7 +165,7 @@ fn a_command_that_runs_on_without_an_event_is_explained_once() {
     let mut messages = Vec::new();
     for line in errors.lines() {
         let line = line.expect("text");
-        // The command goes on until it is explained.
+        // The command runs until the reason is printed.
         if line.contains("no event for ") {
             drop(running.0.stdin.take());
         }
@@ -238,7 +238,7 @@ fn a_process_that_the_process_rules_exclude_is_not_said_to_execute_none() {
     assert_eq!(diagnosis(&["--executable", "nobody-runs-this"]), excluded);
 }
 
-/// Prints a line, has no event, and ends with its input.
+/// Prints a line, has no event, and ends at the end of its input.
 const SILENT_SOURCE: &str = "#include <stdio.h>\n\
     int main(void) { puts(\"ready\"); fflush(stdout); while (getchar() != EOF) {} return 0; }\n";
 
@@ -254,7 +254,7 @@ fn a_stopped_session_without_an_event_reports_the_stop_and_processes_without_the
         &["session", "create", "s", "--no-start", "-o", "trace", "--event", "mute:*"],
     );
     let ours = [u64::from(without.0.id()), u64::from(with.0.id())];
-    // Programs of other tests run, too.
+    // Programs of other tests also run, and have other reasons.
     let codes = || -> Vec<String> {
         let found =
             read_reasons(&fixture, &["session", "status", "s"], "no-events-because").into_iter();

@@ -1,8 +1,8 @@
 //! Environments of traced programs: full, small and missing file systems, limits, damaged windows,
 //! suspended recorders. The program runs on, and losses are reported.
 //!
-//! Mounts are made in private namespaces of child processes and end with them. No program may be
-//! ended by a signal of our making, so every exit status is checked.
+//! Mounts are made in private namespaces of child processes and end with them. No signal that
+//! Trackway causes may end a program, so every exit status is checked.
 //!
 //! Longer than 600 lines: each test is an environment, for the same program.
 
@@ -45,8 +45,7 @@ impl EnvironmentTest {
         Self { trace, ..self }
     }
 
-    /// Returns `trackway record OPTIONS -- PROGRAM ARGUMENTS`, through a wrapper where one is
-    /// given.
+    /// Returns `trackway record OPTIONS -- PROGRAM ARGUMENTS`, through the wrapper if one is given.
     fn recorder(&self, wrapper: &[&str], options: &[&str], arguments: &[&str]) -> Command {
         let mut command = vec![self.program.to_str().expect("a path of text")];
         command.extend(arguments);
@@ -66,7 +65,7 @@ impl EnvironmentTest {
         recording
     }
 
-    /// Runs the program without a recorder, which must make no difference to it.
+    /// Runs the program without a recorder; the program must behave in the same way.
     fn runs_alone(&self, wrapper: &[&str]) {
         let steps = Steps::new(&self.fixture, "steps-alone");
         let mut alone = self.fixture.command(&self.program);
@@ -114,7 +113,7 @@ fn describe_recording(recording: &Recording) -> String {
     format!("{}: {}", recording.output.status, recording.messages())
 }
 
-/// Returns `command` run by a wrapper, with its environment and folder.
+/// Returns `command` run by a wrapper, with the same environment and folder.
 fn wrap_command(wrapper: &[&str], command: Command) -> Command {
     let Some((first, rest)) = wrapper.split_first() else { return command };
     let mut all = Command::new(first);
@@ -131,8 +130,8 @@ fn wrap_command(wrapper: &[&str], command: Command) -> Command {
     all
 }
 
-/// Returns the wrapper that runs a command in a mount namespace of its own, after the shell
-/// commands `setup`; or `None`, after printing the reason, where that is impossible.
+/// Returns the wrapper that runs a command in a private mount namespace, after the shell commands
+/// `setup`; or `None`, after printing the reason, if that is impossible.
 fn namespace_wrapper(setup: &str) -> Option<Vec<String>> {
     let options: &[&str] = if is_root() { &["-m"] } else { &["-r", "-m"] };
     let probe = Command::new("unshare").args(options).arg("true").output();
@@ -147,7 +146,7 @@ fn namespace_wrapper(setup: &str) -> Option<Vec<String>> {
     Some(wrapper)
 }
 
-/// Does the same with a tmpfs of these options in place of the window folder.
+/// Returns such a wrapper with a tmpfs with these options as the window folder.
 fn tmpfs_wrapper(options: &str) -> Option<Vec<String>> {
     namespace_wrapper(&format!(
         "mount -t tmpfs -o {options} trackway-test-window \"$TRACKWAY_WINDOW_DIR\""
@@ -173,10 +172,10 @@ fn a_size_that_does_not_fit_is_refused_before_the_command_starts() {
     test.is_refused(&wrapper_words(&wrapper), &["--buffer-size", "16M"], "pace");
 }
 
-/// Starts a busy program with its window on `wrapper`'s file system, lets `meddle` do so with the
-/// root folder that it sees, then keeps the recorder from draining until events must be lost.
+/// Starts a busy program with its window on `wrapper`'s file system, and calls `meddle` with the
+/// program's root folder. Then keeps the recorder from draining until events must be lost.
 fn check_lost_events(name: &str, wrapper: &[String], options: &[&str], meddle: impl Fn(&Path)) {
-    /// More than the buffers of any of these tests can take.
+    /// Number of events that exceeds the buffers of all these tests.
     const EVENTS: u64 = 100_000;
     let test = EnvironmentTest::new(name);
     let mut recorder = test.recorder(&wrapper_words(wrapper), options, &["busy", "0"]);
@@ -185,7 +184,7 @@ fn check_lost_events(name: &str, wrapper: &[String], options: &[&str], meddle: i
     let root = PathBuf::from(format!("/proc/{}/root", test.steps.pid()));
     let folder = test.fixture.window_dir().strip_prefix("/").expect("an absolute path");
     meddle(&root.join(folder));
-    // Much shorter than its lease.
+    // The recorder is suspended for much less than its lease.
     recorder.signal(libc::SIGSTOP);
     test.steps.wait_more(EVENTS);
     recorder.signal(libc::SIGCONT);
@@ -248,7 +247,7 @@ fn without_dev_shm_the_program_runs_and_the_recorder_says_why_it_does_not() {
 fn a_truncated_window_is_replaced() {
     for bytes in [0, 4096, 2 << 20] {
         let test = EnvironmentTest::new("truncated");
-        // An earlier recording made the window, longer than the next one needs: a window is not
+        // An earlier recording made the window, larger than the next one needs: a window is not
         // compacted while a process has it open.
         test.is_recorded(&[], &[], "1000");
         let file = fs::OpenOptions::new().write(true).open(test.window()).expect("the window");
@@ -264,7 +263,7 @@ fn a_truncated_window_is_replaced() {
     }
 }
 
-/// Makes something where the window should be.
+/// Puts an invalid file in the place of the window.
 type ObstructWindow = fn(&Path);
 
 #[test]
@@ -331,7 +330,7 @@ fn write_private_file(path: &Path, bytes: &[u8]) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("it is ours");
 }
 
-/// Returns the path that the window will have: a program makes its window when it starts.
+/// Returns the path of the future window: a program makes its window when it starts.
 fn window_path(fixture: &Fixture) -> PathBuf {
     let mut list = fixture.trackway(&["record", "-q", "-o", "first", "--", "true"]);
     let output = list.output().expect("trackway runs");
@@ -359,7 +358,8 @@ fn address_space_may_be_limited() {
         assert_eq!(recording.output.status.code(), Some(7), "{}", describe_recording(&recording));
         test.steps.check(&test.fixture, &recording);
     }
-    // More than the program can map: it records as much as it can, and counts the rest.
+    // The buffers exceed the program's address space: it records as much as it can map, and counts
+    // the other events.
     let test = EnvironmentTest::new("address-space-lost");
     let program = test.program.to_str().unwrap();
     let command = ["prlimit", "--as=41943040", program, "steps", "900000", "7"];
@@ -369,7 +369,7 @@ fn address_space_may_be_limited() {
     assert_eq!(recording.output.status.code(), Some(7), "{}", describe_recording(&recording));
     test.steps.check(&test.fixture, &recording);
     assert!(recording.summary.lost > 0, "{}", describe_recording(&recording));
-    // The recorder, too.
+    // The recorder is also limited.
     let test = EnvironmentTest::new("address-space-all");
     test.runs_alone(&["prlimit", "--as=33554432"]);
     test.is_recorded(&["prlimit", "--as=1073741824"], &[], "20000");
@@ -397,7 +397,7 @@ fn file_sizes_of_the_program_may_be_limited() {
 fn file_sizes_of_the_recorder_may_be_limited() {
     let test = EnvironmentTest::new("file-size-0");
     test.is_refused(&["prlimit", "--fsize=0"], &[], "too large");
-    // Enough for the window, too little for a stream.
+    // The limit allows the window, but not a stream.
     let test = EnvironmentTest::new("file-size-16m");
     let limited = ["prlimit", "--fsize=16777216", "taskset", "-c", "0"];
     let recording = test.record(&limited, &[], &["steps", "900000", "7"]);
@@ -430,7 +430,7 @@ fn the_command_has_the_signals_that_it_would_have_had() {
     let grep = ["grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status"];
     let alone = fixture.command(grep[0]).args(&grep[1..]).output().expect("grep runs");
     let recording = fixture.record(&["-q"], &grep);
-    // Signals 1 to 31: the C library uses the next two for itself.
+    // Signals 1 to 31: the C library uses signals 32 and 33 itself.
     let sets = |output: &[u8]| -> Vec<u64> {
         let text = String::from_utf8_lossy(output);
         let sets = text.lines().filter_map(|line| line.split_whitespace().nth(1));
@@ -493,7 +493,7 @@ fn an_output_folder_that_cannot_be_made_is_refused_before_the_command_starts() {
     test.is_refused(&wrapper_words(&wrapper), &[], "/mnt/trace");
 }
 
-/// Numbers for the writer of garbage: xorshift, the same in every run.
+/// Random numbers for the writer of garbage: xorshift, equal in every run.
 struct GarbageNumbers(u64);
 
 impl GarbageNumbers {
@@ -507,7 +507,7 @@ impl GarbageNumbers {
 
 #[test]
 fn a_scribbled_window_ends_neither_the_program_nor_the_recorder() {
-    // Everywhere; the fixed part; the tables and control lines of the first session.
+    // Garbage everywhere; in the fixed part; in tables and control lines of the first session.
     for (seed, from, to) in
         [(1, 0, u64::MAX), (2, 0, 4096), (3, 4096, 2 << 20), (4, 2 << 20, 5 << 19)]
     {
@@ -544,7 +544,7 @@ fn a_scribbled_window_ends_neither_the_program_nor_the_recorder() {
             "seed {seed}: {}",
             describe_recording(&recording)
         );
-        // What is left can be read, or a reason is given.
+        // The remaining trace can be read, or a reason is given.
         let mut print = test.fixture.trackway(&["print"]);
         let print = RunningProgram::start(print.arg(&test.trace)).finish();
         assert!(
@@ -574,7 +574,7 @@ fn a_recorder_that_stood_still_goes_on_recording() {
     test.steps.wait_more(1000);
     recorder.signal(libc::SIGSTOP);
     let begin = Instant::now();
-    // The lease must expire, by the clock; meanwhile the program goes on.
+    // The lease must expire, by the clock; until then the program continues.
     wait_for("the lease to run out", || begin.elapsed() > Duration::from_secs(8));
     test.steps.wait_more(10);
     recorder.signal(libc::SIGCONT);
@@ -650,7 +650,7 @@ fn a_second_signal_ends_the_recording_of_a_command_that_does_not_end() {
         test.steps.wait_more(100); // it lives
         test.steps.stop();
         let recording = test.recording(recorder.finish());
-        // Whichever of them it saw last.
+        // The recorder reports one of the two signals.
         let ended_by = [libc::SIGTERM, second].map(|signal| Some(128 + signal));
         assert!(
             ended_by.contains(&recording.output.status.code()),
@@ -670,8 +670,8 @@ fn a_second_signal_ends_the_recording_of_a_command_that_does_not_end() {
     }
 }
 
-/// RUN a command that survives SIGHUP, as daemons reload their configuration, and send the recorder
-/// several. EXPECT the recording to go on until the command's end.
+/// RUN a command that survives SIGHUP, like daemons that reload their configuration, and send the
+/// recorder several. EXPECT the recording to continue until the command's end.
 #[test]
 fn hangups_do_not_end_the_recording_of_a_command_that_goes_on() {
     let test = EnvironmentTest::new("hangups");
@@ -682,7 +682,7 @@ fn hangups_do_not_end_the_recording_of_a_command_that_goes_on() {
     let mut recorder = RunningProgram::start(&mut command);
     test.steps.wait_ready(1);
     for _ in 0..3 {
-        // Apart: of two pending signals of a kind one is left.
+        // The signals are sent one by one: of several equal pending signals, only one remains.
         test.steps.wait_more(100);
         recorder.signal(libc::SIGHUP);
     }
@@ -698,7 +698,7 @@ fn hangups_do_not_end_the_recording_of_a_command_that_goes_on() {
     assert_eq!(recording.summary.recorded, test.steps.counts().emitted(), "{messages}");
 }
 
-/// A memory cgroup of the test's own, removed when it goes.
+/// A memory cgroup of the test, removed when this value is dropped.
 struct MemoryCgroup(PathBuf);
 
 impl MemoryCgroup {
@@ -737,7 +737,7 @@ fn memory_of_a_cgroup_may_be_limited() {
     let test = EnvironmentTest::new("cgroup");
     let script = group.enter();
     let program = test.program.to_str().unwrap();
-    // The program alone, then the recorder too.
+    // The limit applies to the program alone, then also to the recorder.
     let command = ["sh", "-ec", &script, "sh", program, "steps", "200000", "7"];
     let mut recorder = test.fixture.recorder(&test.steps, &test.trace, &[], &command);
     let recording = test.recording(RunningProgram::start(&mut recorder).finish());
@@ -747,7 +747,7 @@ fn memory_of_a_cgroup_may_be_limited() {
     let test = EnvironmentTest::new("cgroup-all");
     let inside = ["sh", "-ec", &script, "sh"];
     test.is_recorded(&inside, &[], "200000");
-    // What does not fit is refused; the kernel would end a process of the group.
+    // A buffer that exceeds the limit is refused; the kernel would kill a process of the group.
     let test = EnvironmentTest::new("cgroup-refused");
     test.is_refused(&inside, &["--buffer-size", "32M"], "Cannot allocate memory");
     drop(group);

@@ -1,9 +1,9 @@
-//! Life of traced programs: forks, execs, signals, sudden death, modules that come and go. Events
-//! are recorded or counted, never corrupted.
+//! Life of traced programs: forks, execs, signals, sudden death, modules that are loaded and
+//! unloaded. Events are recorded or counted, never corrupted.
 //!
 //! The programs are in `tests/lives/`; `trackway_tests::steps` has the checks.
 //!
-//! Longer than 600 lines: each test is a life of a process, by the same program.
+//! Longer than 600 lines: each test is a different life of a process, with the same programs.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -17,7 +17,7 @@ use trackway_tests::{
     report_skipped,
 };
 
-/// A recording of one mode of one of the programs.
+/// A recording of one of the programs in one mode.
 struct RecordedMode {
     fixture: Fixture,
     steps: Steps,
@@ -42,18 +42,18 @@ impl RecordedMode {
         std::iter::once(program).chain(arguments.iter().map(|&word| word.to_owned())).collect()
     }
 
-    /// Behind another program.
+    /// Returns the program with these arguments, run by another program.
     fn wrapped(&self, wrapper: &[&str], arguments: &[&str]) -> Vec<String> {
         let wrapper = wrapper.iter().map(|&word| word.to_owned());
         wrapper.chain(self.command(arguments)).collect()
     }
 
-    /// Records it to its good end and checks everything.
+    /// Records the program to its successful end, and checks all events.
     fn record(&self, options: &[&str], arguments: &[&str]) -> Recording {
         self.record_command(options, &self.command(arguments))
     }
 
-    /// Does the same where some emitted events are off.
+    /// Records like [`Self::record`], but accepts that some emitted events are disabled.
     fn record_any(&self, options: &[&str], arguments: &[&str]) -> Recording {
         let recording = self.fixture.record_steps(&self.steps, options, &self.command(arguments));
         assert!(recording.output.status.success(), "{}", describe_recording(&recording));
@@ -96,7 +96,7 @@ fn fork_children_trace_under_their_own_ids() {
 }
 
 /// A handler that emits while its own thread takes over the process's memory does not wait for
-/// that: if it came more often than it waits, the thread would never go on.
+/// that. If the handler ran more often than it waits, the thread would never continue.
 #[test]
 fn fork_children_come_through_their_first_event_though_a_timer_emits_too() {
     let life = RecordedMode::new("timer", "lives/processes.c");
@@ -129,7 +129,7 @@ fn a_program_at_a_fixed_address_is_recorded() {
 #[test]
 fn losses_of_fork_children_are_counted() {
     let life = RecordedMode::new("fork-lost", "lives/processes.c");
-    // More at once than two small sub-buffers take, between two visits of the recorder.
+    // The burst exceeds two small sub-buffers between two visits of the recorder.
     let recording = life.record(&["--buffer-size", "16K", "--sub-buffers", "2"], &["fork", "800"]);
     assert!(
         recording.summary.lost > 0,
@@ -238,7 +238,7 @@ fn handlers_trace_before_during_and_after_the_librarys_start() {
         let folders = [fixture.path(""), build].map(|folder| folder.display().to_string());
         let [ours, build] = folders.each_ref().map(|folder| format!("-L{folder}"));
         let rpath = format!("-Wl,-rpath,{}", folders.join(":"));
-        // What is loaded last is initialised first.
+        // The library that is loaded last is initialised first.
         let mut flags = vec!["-Wl,--no-as-needed", &ours, &build, &rpath];
         flags.extend(linked.then_some("-ltrackway"));
         flags.push("-learly");
@@ -325,7 +325,7 @@ fn wrap_command(wrapper: &[&str], command: &std::process::Command) -> std::proce
 fn a_program_in_a_user_namespace_is_recorded_with_what_it_starts() {
     record_in_namespaces("user", |_, recording| {
         assert_eq!(recording.summary.recorded + recording.summary.lost, 100 + 201 + 100 + 10);
-        // The parent, its child, and the program that the child executes.
+        // The processes are the parent, its child, and the program that the child executes.
         assert_eq!(recording.summary.processes, 3, "{}", describe_recording(recording));
     });
 }
@@ -356,7 +356,7 @@ fn a_program_that_stood_still_with_its_recorder_loses_nothing() {
     let recorder = RunningProgram::start(recorder.env(SHORT_LEASE.0, SHORT_LEASE.1));
     life.steps.wait_ready(1);
     let program = life.steps.pid().cast_signed();
-    // The program alone, then both, for longer than the recorder's lease.
+    // Suspends the program alone, then both, for longer than the recorder's lease.
     send_signal(program, libc::SIGSTOP);
     std::thread::sleep(std::time::Duration::from_secs(1));
     send_signal(program, libc::SIGCONT);
@@ -407,7 +407,7 @@ fn children_killed_at_any_moment_leave_whole_records() {
     let recording = life.fixture.record_steps(&life.steps, &[], &command);
     assert!(recording.output.status.success(), "{}", describe_recording(&recording));
     life.steps.check_killed(&life.fixture, &recording);
-    // A kill in the fallback leaves a claim, which must not cost the next recordings events.
+    // A kill of a claiming writer leaves a claim, which must not cost events of later recordings.
     let life = RecordedMode::new("killed-claims", "lives/processes.c");
     let without = ["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0"];
     let command = life.wrapped(&without, &["killed", "15"]);
@@ -446,15 +446,14 @@ fn modules_that_come_and_go_in_many_threads_are_recorded() {
 fn modules_in_namespaces_of_their_own_are_off_or_have_a_library_of_their_own() {
     let life = RecordedMode::new("namespaces", "lives/modules.c");
     let bare = build_plugin(&life, "bare.so");
-    // The program has no window to register in: it stays off, also where its loader has the
-    // library.
+    // The program has no window to register in: it stays off, even if its loader has the library.
     let recording = life.record_any(&[], &["namespaces", "20", &bare]);
     assert_eq!(recording.summary.recorded, 20 * 2, "{}", describe_recording(&recording));
-    // With the library, which is then loaded twice, once for all namespaces that use it in turn.
+    // With the library, which is loaded twice: the second copy serves all namespaces in turn.
     let life = RecordedMode::new("namespaces-twice", "lives/modules.c");
     let linked = life.fixture.compile_file("lives/plugin.c", true, &["-shared", "-fPIC"]);
     let linked = linked.to_str().expect("a path of text");
-    // Of two such namespaces: the C library keeps thread-local memory for no more.
+    // Two such namespaces: the C library keeps thread-local memory for no more.
     let recording = life.record(&[], &["namespaces", "2", linked]);
     assert_eq!(
         recording.summary.recorded + recording.summary.lost,
@@ -476,7 +475,7 @@ fn a_program_with_two_copies_of_the_library_is_recorded_once() {
         let recording = life.record_command(&[], &life.wrapped(&wrapper, &[mode, "20"]));
         assert_eq!(recording.summary.lost, 0, "{}", describe_recording(&recording));
     }
-    // By the recorder, and by the program under another path.
+    // The program is started by the recorder, and by the program itself under another path.
     let trace = life.fixture.path("trace");
     let mut recorder =
         life.fixture.recorder(&life.steps, &trace, &[], &life.command(&["spawn", "20"]));
@@ -554,7 +553,8 @@ fn a_daemon_that_outlives_the_recording_runs_on() {
     life.steps.stop();
     life.steps.wait_ready(2);
     wait_for("the daemon's end", || !is_running(daemon));
-    // Both steps of the parent, and the daemon's from the first one on, up to a moment.
+    // The trace has both steps of the parent, and the daemon's steps from the first one up to a
+    // moment.
     let found = life.steps.check_order(&life.fixture, &recording);
     assert_eq!(found[&0], 2);
     let of_daemon: Vec<_> = parse_steps(&life.fixture.print(&recording.trace))
@@ -705,7 +705,7 @@ fn a_program_in_valgrind_is_recorded() {
     let life = RecordedMode::new("valgrind", "lives/processes.c");
     let wrapper = ["valgrind", "-q", "--error-exitcode=66"];
     let recording = life.record_command(&[], &life.wrapped(&wrapper, &["fork", "3"]));
-    // valgrind's tool is a static program, in which the program runs.
+    // valgrind's tool is a static program; the traced program runs inside it.
     assert!(
         !recording.messages().contains("could not be traced"),
         "{}",
@@ -729,8 +729,8 @@ fn a_program_stepped_by_a_debugger_is_recorded() {
         return report_skipped("gdb is not installed");
     }
     let life = RecordedMode::new("gdb", "lives/processes.c");
-    // From the fifth event on, 2000 instructions one by one: through several events, each of which
-    // finds its sequence interrupted at every instruction.
+    // From the fifth event on, gdb executes 2000 instructions one by one. They span several events,
+    // whose sequences are interrupted at every instruction.
     let script = life.fixture.path("script");
     let text = "set pagination off\nset debuginfod enabled off\nset breakpoint pending on\n\
                 set confirm off\nbreak trackway_emit_life_DOT_step\nrun\nignore 1 3\ncontinue\n\

@@ -1,9 +1,9 @@
-//! Processes that become another user (docs/design/0004-privileges.md). Root records them as long
-//! as they are root's, and the other user's recording records them afterwards. No event is recorded
-//! twice, and none in a window that belongs to another user.
+//! Processes that become another user (docs/design/0004-privileges.md). Root's recording records
+//! them while they belong to root, and the other user's recording records them afterwards. No event
+//! is recorded twice, and none in a window of another user.
 //!
-//! The programs are in `tests/lives/users.c`. Two recordings run at a time, one of root's and one
-//! of the user `nobody`; the program holds the tokens of both.
+//! The programs are in `tests/lives/users.c`. Two recordings run at a time, one by root and one by
+//! the user `nobody`; the program has the tokens of both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,7 +20,7 @@ use trackway_tests::{
 
 const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
-/// Both recordings of one program.
+/// The recordings of one program by two users.
 struct TwoUsersTest {
     fixture: Fixture,
     steps: Steps,
@@ -64,7 +64,7 @@ impl UserTrace {
 }
 
 impl TwoUsersTest {
-    /// Makes a fixture of two users; returns `None`, after printing the reason, where that is
+    /// Makes a fixture of two users; returns `None`, after printing the reason, if that is
     /// impossible.
     fn new(name: &str, linked: bool) -> Option<Self> {
         if !is_root() || !has("setpriv") || !has("unshare") {
@@ -164,7 +164,7 @@ fn a_process_that_drops_root_changes_its_recording() {
 #[test]
 fn without_a_window_to_go_to_nothing_is_recorded_and_nothing_happens() {
     let Some(users) = TwoUsersTest::new("drop-alone", true) else { return };
-    // The user `nobody` records nothing, but its window is made.
+    // The user `nobody` records no event, but its window is made.
     let recording = users.fixture.record_steps(
         &users.steps,
         &[],
@@ -173,7 +173,7 @@ fn without_a_window_to_go_to_nothing_is_recorded_and_nothing_happens() {
     let status = recording.output.status;
     assert!(status.success(), "{status}: {}", recording.messages());
     assert_eq!(recording.summary.recorded, 50, "{}", recording.messages());
-    // And where there cannot be one.
+    // The same program without a place for a window.
     let Some(users) = TwoUsersTest::new("drop-chroot", true) else { return };
     let (ours, theirs) = users.record(&[], &["chroot", "50"]);
     assert_eq!((ours.stream(0), ours.stream(1)), (&numbers_below(50)[..], &numbers_below(50)[..]));
@@ -317,7 +317,8 @@ fn a_thread_that_holds_the_list_of_modules_may_wait_for_the_change() {
 
 #[test]
 fn children_forked_in_the_middle_of_a_change_are_where_their_user_is() {
-    // In the second case the parent and all children are number 1, each in a namespace of its own.
+    // In the second case, the parent and all children have process id 1, each in a separate
+    // namespace.
     let first = ["unshare", "--pid", "--fork"];
     for (wrapper, mode) in [(&[][..], "midway"), (&first[..], "midway-first")] {
         let Some(users) = TwoUsersTest::new(mode, true) else { return };
@@ -360,7 +361,7 @@ fn events_registered_in_no_window_turn_on_with_the_next() {
 fn programs_with_more_rights_than_their_user_take_no_window_of_his() {
     let Some(users) = TwoUsersTest::new("secure", true) else { return };
     fs::set_permissions(&users.program, PermissionsExt::from_mode(0o4755)).expect("set-user-ID");
-    // Its environment does not say where windows are: the usual place must be one of its own.
+    // The environment does not name the window folder, so the usual folder must be a private one.
     let script = "mount -t tmpfs -o mode=1777 trackway-test-shm /dev/shm || exit 77; exec \"$@\"";
     let mut command = users.fixture.command("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]).args(AS_NOBODY);
@@ -393,7 +394,7 @@ fn a_server_whose_workers_give_up_root_is_recorded_by_both() {
     }
 }
 
-/// The crate's events, macros and `tracing`, in a program that is built by cargo.
+/// Records the crate's events, macros and `tracing`, in a program that cargo builds.
 #[test]
 fn callsites_that_were_visited_as_root_are_recorded_by_the_new_user() {
     if !has("cargo") {
@@ -495,7 +496,7 @@ fn nginx_is_recorded_by_root_and_its_workers_by_their_user() {
     }
 }
 
-/// Emits in a thread, and becomes another user where there may be no more data.
+/// Emits in a thread, and becomes another user with a resource limit that allows no more data.
 const POOR_SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -541,7 +542,7 @@ fn a_process_at_its_data_limit_can_leave_root() {
     }
 }
 
-/// Program that locks all of its memory, present and future, and becomes another user, who may lock
+/// Program that locks all of its present and future memory, and becomes another user, who may lock
 /// little.
 const LOCKED_SOURCE: &str = r#"
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-//! `--reserve`: the same programs, by each of the three writer paths.
+//! `--reserve`: the same programs with each of the three writer paths.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use trackway_tests::steps::{RunningProgram, send_signal, wait_for};
 use trackway_tests::{Fixture, Recording, Summary};
 
-/// Threads that number their events; with a third argument, for ever.
+/// Threads that number their events; with a third argument, they run for ever.
 const TICKS_SOURCE: &str = r#"
 #include <trackway/trackway.h>
 #include <pthread.h>
@@ -44,8 +44,7 @@ fn compile_ticks(fixture: &Fixture) -> String {
     program.to_str().expect("a path").to_owned()
 }
 
-/// Returns the numbers of each thread's events, in the order of the trace. Texts must be as they
-/// were written.
+/// Returns the numbers of each thread's events, in the order of the trace. Texts must be unchanged.
 fn numbers_by_thread(text: &str) -> BTreeMap<u32, Vec<u32>> {
     let mut numbers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for line in text.lines() {
@@ -146,8 +145,8 @@ fn another_word_is_refused_with_the_ways_there_are() {
 /// events are complete. The other two writer paths have no such state.
 #[test]
 fn a_killed_writer_leaves_a_hole_where_there_can_be_one() {
-    /// About every second kill hits a writer between reserve and commit, so this many in a row do
-    /// not miss.
+    /// About every second kill hits a writer between reserve and commit, so this number of kills in
+    /// a row always hits one.
     const KILLS_MAX: usize = 60;
     for way in WRITER_PATHS {
         let kills = if way == "lockless" { KILLS_MAX } else { 5 };
@@ -156,7 +155,7 @@ fn a_killed_writer_leaves_a_hole_where_there_can_be_one() {
             let fixture = Fixture::new("reserve-killed");
             let program = compile_ticks(&fixture);
             let script = format!("{program} 0 2 for-ever & sleep 0.05; kill -9 $!; wait");
-            // A small buffer, so that there is little to scan.
+            // The buffer is small, so that there is little to scan.
             let small = ["--overwrite", "--buffer-size=128K", "--sub-buffers=4"];
             let options = [&["--event=app:*", "--reserve", way][..], &small].concat();
             let recording = fixture.record(&options, &["sh", "-c", &script]);
@@ -172,7 +171,7 @@ fn a_killed_writer_leaves_a_hole_where_there_can_be_one() {
     }
 }
 
-/// A program that outlives its recorder, but not this.
+/// A program that outlives its recorder, and is killed when this value is dropped.
 struct OrphanedProgram(i32);
 
 impl Drop for OrphanedProgram {
@@ -181,7 +180,7 @@ impl Drop for OrphanedProgram {
     }
 }
 
-/// Returns the bytes of all files in a folder, if it is there.
+/// Returns the bytes of all files in a folder, or 0 if it does not exist.
 fn folder_bytes(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries

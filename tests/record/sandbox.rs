@@ -1,5 +1,5 @@
-//! Restricted processes, and processes that are made in unusual ways: the library makes no system
-//! call for which a sandbox could kill it, and shares no rseq area by mistake.
+//! Restricted processes, and processes that are created in unusual ways: the library makes no
+//! system call for which a sandbox could kill them, and shares no rseq area by mistake.
 
 use trackway_tests::{Fixture, babeltrace_discarded_events};
 
@@ -18,8 +18,8 @@ fn a_sandbox_that_kills_for_system_calls_does_not_kill_for_events() {
         (vec![program, "before"], 4000),
         (vec![program, "before", "without memory"], 3000),
     ] {
-        // A filter is linked, and evaluated, without a system call, too; in the sandbox, where
-        // nothing was emitted before.
+        // A filter is linked and evaluated without a system call, too: in the sandbox, where no
+        // event was emitted before.
         let filter = ["--filter", "number < 1000 && who < 4"];
         let filtered = [&["--context", "vtid"], &filter[..]].concat();
         for options in [&["--context", "none"][..], &["--context", "vpid,vtid"], &filtered] {

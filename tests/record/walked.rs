@@ -1,6 +1,6 @@
-//! The window in tools that walk a program's memory: leak checkers, dumpers, debuggers; and under
-//! limits that count address space. A program maps the used part readable, with a reserve, and maps
-//! the rest when a session needs it.
+//! The window in tools that walk a program's memory (leak checkers, dumpers, debuggers), and under
+//! limits on address space. A program maps the used part readable, with a reserve, and maps the
+//! other part when a session needs it.
 
 use std::ffi::CString;
 use std::io::{BufRead, BufReader, Write};
@@ -13,12 +13,12 @@ use trackway_abi::window::granule;
 use trackway_tests::{Fixture, Recording, has, report_skipped, skip_if_lockless};
 use trackway_window::{Allocator, READABLE_BYTES, Window};
 
-/// Events that the program emits.
+/// Number of events that the program emits.
 const EVENT_COUNT: u64 = 100_000;
-/// Above the limits of systems with lower ones: the part of a file system that a test may use.
+/// Size of memory that a test may use beyond the readable part, even on systems with lower limits.
 const USED_UP_BYTES: u64 = READABLE_BYTES + (16 << 20);
 
-/// Returns the bytes of the window by access, as the program printed them first.
+/// Returns the bytes of the window by access, from the program's first report.
 fn mapped_window_bytes(output: &str, access: &str) -> u64 {
     let parts = output.lines().filter_map(|line| line.strip_prefix("window: "));
     let sizes = parts.filter_map(|part| {
@@ -34,7 +34,7 @@ fn recorded_stdout(recording: &Recording) -> String {
     String::from_utf8_lossy(&recording.output.stdout).into_owned()
 }
 
-/// Returns the lines that the program printed at its beginning, the same number as at its end.
+/// Returns the lines that the program printed at its beginning; it prints as many at its end.
 fn first_window_lines(output: &str) -> String {
     let lines: Vec<&str> = output.lines().filter(|line| line.starts_with("window: ")).collect();
     lines[..lines.len() / 2].join("\n")
@@ -60,7 +60,7 @@ fn memcheck_looks_for_leaks_and_ends() {
     let fixture = Fixture::new("walked-memcheck");
     let program = fixture.compile_file("lives/walked.c", true, &[]);
     let program = program.to_str().expect("a path of text");
-    // With 64 GiB that are readable this takes a day.
+    // With 64 GiB of readable memory, this would take a day.
     let command = ["valgrind", "--leak-check=full", "--show-leak-kinds=all", program];
     let recording = fixture.record(&["--buffer-size", "32M"], &command);
     let (messages, output) = (recording.messages(), recorded_stdout(&recording));
@@ -68,7 +68,7 @@ fn memcheck_looks_for_leaks_and_ends() {
     assert_eq!(recording.summary.recorded + recording.summary.lost, EVENT_COUNT, "{messages}");
     assert!(messages.contains("definitely lost: 50,000 bytes in 500 blocks"), "{messages}");
     assert!(!messages.contains("Invalid "), "{messages}");
-    // No page beyond the file's end, where each page costs memcheck a signal.
+    // No page beyond the file's end is readable: each such page costs memcheck a signal.
     let readable = mapped_window_bytes(&first_window_lines(&output), "rw-s");
     assert!((1..READABLE_BYTES).contains(&readable), "{readable} bytes: {output}");
 }
@@ -78,7 +78,7 @@ fn a_core_dump_has_nothing_of_the_window() {
     let fixture = Fixture::new("walked-core");
     let program = WaitingProgram::start(&fixture, "wait");
     let maps = std::fs::read_to_string(format!("/proc/{}/smaps", program.child.id())).unwrap();
-    // Finds the window by its folder: the process that made the window has the file mapped under
+    // Finds the window by its folder: the process that made the window has mapped the file under
     // its first name.
     let window = fixture.window_dir().to_str().expect("a path of text");
     let mut of_window = false;
@@ -161,15 +161,15 @@ impl Drop for WaitingProgram {
     }
 }
 
-/// Returns the window's file, which the program has made.
+/// Returns the path of the window that the program has made.
 fn window_file(fixture: &Fixture) -> PathBuf {
     let entries = std::fs::read_dir(fixture.window_dir()).expect("the folder").flatten();
     entries.map(|entry| entry.path()).next().expect("a window")
 }
 
 /// Uses up the part of the window that a program has mapped readable, so that a session's memory
-/// lies beyond it. The memory is released at once, but not its addresses. Returns `None` where
-/// there is no room.
+/// lies beyond it. The memory is released at once, but not its addresses. Returns `None` if there
+/// is not enough space.
 fn use_up_readable_window(fixture: &Fixture) -> Option<()> {
     let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).expect("a path");
     let path = window_file(fixture);
@@ -178,14 +178,14 @@ fn use_up_readable_window(fixture: &Fixture) -> Option<()> {
     let (window, file) =
         Window::open(&folder, &text(&path), owner, false).expect("the window opens");
     let allocator = Allocator::new(window, file);
-    // The last session's, which no test here takes.
+    // The memory belongs to the last session, which no test uses.
     let at = allocator.take(USED_UP_BYTES, granule::DATA + 31).ok()?;
     allocator.file().punch(at, USED_UP_BYTES).expect("memory is given back");
     Some(())
 }
 
-/// Runs a session over a program that runs already, with memory beyond the readable part; returns
-/// recorded and lost events.
+/// Runs a session over a running program, with memory beyond the readable part; returns recorded
+/// and lost events, and the output.
 fn record_beyond_readable(fixture: &Fixture, mode: &str) -> Option<(u64, u64, String)> {
     let mut program = WaitingProgram::start(fixture, mode);
     if program.child.try_wait().expect("its status").is_some_and(|s| s.code() == Some(77)) {

@@ -24,7 +24,8 @@ fn run_as_nobody(test: &SessionTest, command: &[&str]) -> Output {
     setpriv.args(all).current_dir("/").output().expect("setpriv runs")
 }
 
-/// RUN list, status, destroy, print, cat, a connection, as another user. EXPECT no for all.
+/// RUN list, status, destroy, print, cat and a connection as another user. EXPECT all to be
+/// refused.
 #[test]
 fn another_user_gets_to_nothing() {
     if !is_root() || !trackway_tests::has("setpriv") {
@@ -41,7 +42,7 @@ fn another_user_gets_to_nothing() {
     assert_eq!(modes(&run.join("web.sock")), 0o600);
     assert_eq!(modes(&test.fixture.path("trace")), 0o700);
     assert_eq!(modes(&window), 0o600);
-    // The folders above are open, as in /tmp and /dev/shm: only these folders protect the files.
+    // The folders above are open, like /tmp and /dev/shm: only these folders protect the files.
     fs::set_permissions(test.fixture.path(""), fs::Permissions::from_mode(0o755)).expect("ours");
     // Another user can run a copy of the command that is readable for that user.
     let trackway = test.fixture.path("trackway");
@@ -64,7 +65,7 @@ fn another_user_gets_to_nothing() {
         let (is_success, text, talk) = command_result(&read);
         assert!(!is_success && text.is_empty() && talk.contains("Permission denied"), "{talk}");
     }
-    // That user's own sessions lie elsewhere, and there are none.
+    // The other user's own sessions are elsewhere, and there are none.
     let (is_success, text, talk) = command_result(&run_as_nobody(
         &test,
         &["env", "-u", "TRACKWAY_RUN_DIR", trackway, "session", "list"],
@@ -74,8 +75,8 @@ fn another_user_gets_to_nothing() {
     test.ok("session destroy");
 }
 
-/// RUN create where the path of the folder of sockets is too long for a socket. EXPECT a hint, and
-/// nothing left.
+/// RUN create with a run folder whose path is too long for a socket. EXPECT a hint, and no
+/// leftovers.
 #[test]
 fn a_folder_of_sockets_with_too_long_a_path_is_refused() {
     let test = SessionTest::new("session-long-path");
@@ -88,8 +89,8 @@ fn a_folder_of_sockets_with_too_long_a_path_is_refused() {
     assert_eq!(fs::read_dir(folder).expect("a folder").count(), 0);
 }
 
-/// RUN create in, and into, a folder whose path is not UTF-8; record into one. EXPECT the reason,
-/// and nothing made; that the recording is listed, and can be ended, all the same.
+/// RUN create in a folder, and into a folder, whose path is not UTF-8; record into one. EXPECT the
+/// reason, and nothing created; the recording to be listed, and to be ended on request.
 #[test]
 fn a_folder_that_is_not_utf_8_is_refused_in_words() {
     let test = SessionTest::new("session-not-utf-8");
@@ -132,7 +133,7 @@ fn a_folder_that_is_not_utf_8_is_refused_in_words() {
     drop(record);
 }
 
-/// RUN create by a shell that has a file open. EXPECT a recorder that has not.
+/// RUN create from a shell that has a file open. EXPECT the recorder not to have the file open.
 #[test]
 fn the_recorder_keeps_nothing_of_its_caller_open() {
     let test = SessionTest::new("session-descriptors");
@@ -149,8 +150,8 @@ fn the_recorder_keeps_nothing_of_its_caller_open() {
     test.ok("session destroy");
 }
 
-/// RUN status where the recorder has as many open files as it may. EXPECT a message at once,
-/// because the wait may be long, and an answer as soon as descriptors are free.
+/// RUN status while the recorder has as many open files as it may. EXPECT a message at once,
+/// because the wait may be long, and an answer as soon as file descriptors are free.
 #[test]
 fn clients_beyond_the_descriptor_limit_get_a_message() {
     if !trackway_tests::has("prlimit") {
@@ -165,7 +166,7 @@ fn clients_beyond_the_descriptor_limit_get_a_message() {
     let limit = format!("--nofile={}:", last + 3);
     let limited = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status();
     assert!(limited.expect("it runs").success());
-    // What is left, and holes below the last one.
+    // Uses the remaining descriptors, and holes below the last one.
     let socket = test.fixture.run_dir().join("web.sock");
     let mut held = Vec::new();
     let why = "the session's recorder has too many open files";
@@ -185,7 +186,7 @@ fn clients_beyond_the_descriptor_limit_get_a_message() {
 }
 
 /// RUN as root, in the run folder of another user: all queries; commands that make or remove
-/// something; and a query where root's own socket answers. EXPECT an answer to queries, only from
+/// something; and a query that root's own socket answers. EXPECT an answer to queries only from
 /// that user's recorder, and no other effect.
 #[test]
 fn root_asks_another_user_s_sessions() {
@@ -218,7 +219,7 @@ fn root_asks_another_user_s_sessions() {
     }
     assert!(!own.exists() && run.join("mine.lock").symlink_metadata().is_err());
     test.ok("session destroy web");
-    // A path that leads root's commands to a session of root's own is refused.
+    // A path that leads root's commands to root's own session is refused.
     let mut ours = test.command("session create web -o own");
     let elsewhere = test.fixture.path("elsewhere");
     assert!(ours.env("TRACKWAY_RUN_DIR", &elsewhere).status().expect("it runs").success());
@@ -229,7 +230,7 @@ fn root_asks_another_user_s_sessions() {
     assert!(ours.env("TRACKWAY_RUN_DIR", &elsewhere).status().expect("it runs").success());
 }
 
-/// RUN trackway record under sudo(8); list, status and destroy under it. EXPECT that they find its
+/// RUN trackway record under sudo(8); list, status and destroy under sudo. EXPECT them to find the
 /// recording, which belongs to the invoking user.
 #[test]
 fn recordings_under_sudo_are_found_under_sudo() {
@@ -260,12 +261,12 @@ fn recordings_under_sudo_are_found_under_sudo() {
     assert!(!list().contains(&name));
     record.signal(libc::SIGTERM);
     record.finish();
-    // Only this test makes the folder.
+    // Only this test creates the folder.
     let _ = fs::remove_dir(folder);
 }
 
-/// RUN commands where the folder of sockets is of another mode, a link, or another user's. EXPECT
-/// that it is not used, and why.
+/// RUN commands with a run folder that has another mode, is a link, or belongs to another user.
+/// EXPECT them not to use it, and to report the reason.
 #[test]
 fn a_folder_of_sockets_that_others_get_to_is_not_used() {
     let test = SessionTest::new("session-folder");

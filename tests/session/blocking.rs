@@ -7,8 +7,8 @@ use crate::session_test::{SessionTest, assert_all_present};
 const CREATE_TINY_SESSION: &str = "session create web --event life:* --buffer-size 16K \
                     --sub-buffers 4 --blocking-timeout 20s -o trace";
 
-/// RUN a program with TRACKWAY_ALLOW_BLOCKING=1 that emits much more than fits, into buffers of
-/// 16 KiB. EXPECT nothing is lost.
+/// RUN a program with TRACKWAY_ALLOW_BLOCKING=1 that emits much more than fits, into buffers of 16
+/// KiB. EXPECT no lost event.
 #[test]
 fn a_program_that_allows_it_waits_and_loses_nothing() {
     let test = SessionTest::new("session-blocking");
@@ -21,15 +21,15 @@ fn a_program_that_allows_it_waits_and_loses_nothing() {
     assert_all_present(&test.numbers("trace"), &steps);
 }
 
-/// RUN a program without it, while the recorder is suspended. EXPECT that the program ends
-/// meanwhile, and that events without room are counted.
+/// RUN a program without TRACKWAY_ALLOW_BLOCKING, while the recorder is suspended. EXPECT the
+/// program to end meanwhile, and events without room to be counted.
 #[test]
 fn a_program_that_does_not_allow_it_never_waits() {
     let test = SessionTest::new("session-not-blocking");
     test.ok(CREATE_TINY_SESSION);
     let recorder = test.recorder_of("web").cast_signed();
     send_signal(recorder, libc::SIGSTOP);
-    // Waits for its end: no recorder makes room.
+    // Waits for the program's end: no recorder drains the buffers.
     test.emit("steps", 5000);
     send_signal(recorder, libc::SIGCONT);
     let lost = || test.status("web")["counts"]["lost"].as_u64().expect("a number");

@@ -7,8 +7,8 @@ use crate::session_test::{
     assert_range_present,
 };
 
-/// RUN event off and on, again and again, while a program counts; nothing is emitted meanwhile by
-/// its one thread. EXPECT every number of while it was on, none of while it was off.
+/// RUN event off and on repeatedly, while a program counts; its one thread emits nothing during the
+/// changes. EXPECT all numbers from the enabled times, and none from the disabled times.
 #[test]
 fn events_are_switched_off_and_on_between_two_numbers() {
     let test = SessionTest::new("session-rules");
@@ -47,8 +47,8 @@ fn events_are_switched_off_and_on_between_two_numbers() {
     }
 }
 
-/// RUN event off of existing rules, and of exclusions. EXPECT that they are removed, and that the
-/// other rules hold.
+/// RUN event off for existing rules, and for exclusions. EXPECT them to be removed, and the other
+/// rules to stay in effect.
 #[test]
 fn rules_are_taken_back() {
     let test = SessionTest::new("session-take-back");
@@ -78,7 +78,7 @@ fn rules_are_taken_back() {
 }
 
 /// RUN create, event on, channel add and load with rules that no event matches. EXPECT a notice
-/// with similar names, and no error; no notice of rules that match, or that exclude.
+/// with similar names, and no error; no notice for rules that match, or that exclude.
 #[test]
 fn rules_that_match_nothing_yet_are_said() {
     let test = SessionTest::new("session-unmatched");
@@ -92,7 +92,7 @@ fn rules_that_match_nothing_yet_are_said() {
         talk.ends_with(&none("live:*")) && talk.matches("no known event").count() == 1,
         "{talk}"
     );
-    // It registers its events, and is not recorded.
+    // The program registers its events, and is not recorded.
     test.ok("event off web *");
     let mut bursts = BurstProgram::of(&test, 10);
     let said = |line: &str| test.ok(line).1;
@@ -111,8 +111,8 @@ fn rules_that_match_nothing_yet_are_said() {
     assert_range_present(&test.numbers("trace"), 0, 10..20);
 }
 
-/// RUN the same while four threads count on. EXPECT all numbers that were surely counted while the
-/// event was on.
+/// RUN event off and on while four threads count continuously. EXPECT all numbers that were
+/// certainly counted while the event was enabled.
 #[test]
 fn events_are_switched_under_threads_that_emit() {
     let test = SessionTest::new("session-rules-threads");
@@ -152,21 +152,21 @@ fn events_are_switched_under_threads_that_emit() {
                 of(&begin.started, stream) + 1..of(&end.returned, stream),
             );
         }
-        // Nothing twice, nothing that was not emitted, in order.
+        // The numbers are in order, none occurs twice, and all were emitted.
         let all = &numbers[&stream];
         assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "stream {stream}");
         assert!(all.last().is_none_or(|last| *last < steps.counts().started[&stream]));
     }
 }
 
-/// RUN channel set 60 times, other contexts, sizes, modes, while 4 threads count. EXPECT every
-/// number once, right contexts, in a trace that babeltrace2 reads, too.
+/// RUN channel set 60 times, with other contexts, sizes and modes, while 4 threads count. EXPECT
+/// every number once, with the right contexts, in a trace that babeltrace2 reads, too.
 #[test]
 fn nothing_is_lost_or_doubled_while_contexts_and_sizes_change() {
     let test = SessionTest::new("session-contexts");
     test.ok("session create web --event life:* --buffer-size 4M -o trace");
     let counting = CountingProgram::threads(&test, 4);
-    // Large enough for a recorder that gets its turn late.
+    // The buffers are large enough for a recorder that is scheduled late.
     let changes = [
         "--context vpid,vtid",
         "--context none",
@@ -185,14 +185,14 @@ fn nothing_is_lost_or_doubled_while_contexts_and_sizes_change() {
     assert_all_present(&test.numbers("trace"), &steps);
 }
 
-/// RUN channel add and remove while threads count. EXPECT each channel to have the events from its
-/// time, and the first to have all.
+/// RUN channel add and remove while threads count. EXPECT each channel to have the events of its
+/// lifetime, and the first channel to have all.
 #[test]
 fn channels_come_and_go_while_programs_emit() {
     let test = SessionTest::new("session-channels");
     test.ok("session create web --event life:* --context vtid -o trace");
     let mut bursts = BurstProgram::of(&test, 50);
-    // What a second channel records, too, is in the trace twice.
+    // Events that the second channel also records occur twice in the trace.
     for round in 0..4 {
         test.ok(&format!("channel add web more{round} --event life:* --context vpid"));
         bursts.next();

@@ -1,4 +1,4 @@
-//! Time that is stepped, and time in which nothing runs.
+//! Steps of the wall clock, and times in which no process runs.
 
 use std::fs;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::session_test::{
     command_result,
 };
 
-/// A library that sets the wall clock back by an hour once a file exists: as date(1) would for the
+/// A library that sets the wall clock back by an hour once a file exists, as date(1) does for the
 /// whole machine.
 const CLOCK_STEP_SOURCE: &str = r#"
 #define _GNU_SOURCE
@@ -28,8 +28,8 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 }
 "#;
 
-/// RUN snapshots before and after the wall clock is set back. EXPECT each event once where they are
-/// merged, at the same time, in order: traces use a clock that is never set.
+/// RUN snapshots before and after the wall clock is set back. EXPECT each event once in the merged
+/// trace, at the same time, in order: traces use a clock that is never set.
 #[test]
 fn a_clock_that_is_set_back_does_not_reorder_events() {
     let test = SessionTest::new("session-stepped");
@@ -66,8 +66,8 @@ fn create_short_lease_session(test: &SessionTest) {
     assert!(status.success());
 }
 
-/// RUN recorder and program stopped for longer than a recorder is trusted without a sign of life,
-/// as in a machine that sleeps; the recorder wakes first. EXPECT nothing is lost.
+/// RUN recorder and program suspended for longer than the recorder's lease, as in a machine that
+/// sleeps; the recorder wakes first. EXPECT no lost event.
 #[test]
 fn nothing_is_lost_while_everything_sleeps() {
     let test = SessionTest::new("session-sleep");
@@ -88,8 +88,8 @@ fn nothing_is_lost_while_everything_sleeps() {
     assert_all_present(&test.numbers("trace"), &steps);
 }
 
-/// RUN a recorder that is suspended while a program goes on. EXPECT that clients report it, with a
-/// hint; that the program goes on; that events after the recorder's return are recorded.
+/// RUN a recorder that is suspended while a program continues. EXPECT clients to report it, with a
+/// hint; the program to continue; and events after the recorder's return to be recorded.
 #[test]
 fn a_recorder_that_stands_still_is_said_to() {
     let test = SessionTest::new("session-stopped-recorder");
@@ -114,8 +114,8 @@ fn a_recorder_that_stands_still_is_said_to() {
     assert_range_present(&test.numbers("trace"), 0, begin..steps.counts().emitted());
 }
 
-/// RUN a recorder that is suspended for longer than its lease. EXPECT a message when it goes on,
-/// and with the counts at the end, which do not include the missing events.
+/// RUN a recorder that is suspended for longer than its lease. EXPECT a message when it continues,
+/// and another with the counts at the end, which do not include the missing events.
 #[test]
 fn uncounted_events_of_a_suspended_recorder_are_reported() {
     let test = SessionTest::new("session-standstill");
@@ -132,7 +132,7 @@ fn uncounted_events_of_a_suspended_recorder_are_reported() {
 }
 
 /// Returns the program in this mode, in a time namespace whose CLOCK_MONOTONIC is days ahead; or
-/// `None`, after printing the reason, where that is impossible.
+/// `None`, after printing the reason, if that is impossible.
 fn command_in_time_namespace(
     test: &SessionTest,
     steps: &Steps,
@@ -155,8 +155,8 @@ fn command_in_time_namespace(
 }
 
 /// RUN a program in a time namespace, with the recorder suspended for a moment, so that buffers of
-/// 16 KiB are full. EXPECT each event recorded or counted: the recorder counts as alive, whatever
-/// the program's time is.
+/// 16 KiB are full. EXPECT each event recorded or counted: the recorder counts as alive, for any
+/// time of the program.
 #[test]
 fn a_program_in_a_time_namespace_does_not_take_its_recorder_for_dead() {
     let test = SessionTest::new("session-time-namespace");
@@ -177,8 +177,8 @@ fn a_program_in_a_time_namespace_does_not_take_its_recorder_for_dead() {
     assert_eq!(counts().iter().sum::<u64>(), 5000, "{:?} recorded and lost", counts());
 }
 
-/// RUN the same with TRACKWAY_ALLOW_BLOCKING=1, in a channel that lets programs wait. EXPECT
-/// nothing is lost.
+/// RUN the program in a time namespace with TRACKWAY_ALLOW_BLOCKING=1, in a channel that lets
+/// programs wait. EXPECT no lost event.
 #[test]
 fn a_program_in_a_time_namespace_waits_for_its_recorder() {
     let test = SessionTest::new("session-time-namespace-blocking");

@@ -14,7 +14,7 @@ fn window_memory_bytes(test: &SessionTest) -> u64 {
     entries.map(|entry| entry.metadata().expect("a file").blocks() * 512).sum()
 }
 
-/// RUN five sessions and a program at once, which end. EXPECT that the window soon takes little
+/// RUN five sessions and a program at once, which end. EXPECT the window soon to take little
 /// memory.
 #[test]
 fn after_the_last_session_and_program_the_window_takes_little() {
@@ -30,15 +30,15 @@ fn after_the_last_session_and_program_the_window_takes_little() {
         test.ok(&format!("session destroy s{number}"));
     }
     wait_for("memory is given back", || window_memory_bytes(&test) <= IDLE_MEMORY_BYTES_MAX);
-    // What it holds still serves.
+    // The remaining contents of the window are still usable.
     assert_all_present(&test.numbers("trace-4"), &steps);
     let listed = String::from_utf8_lossy(&test.run("list").stdout).into_owned();
     assert!(listed.contains("life:"), "its events are known: {listed}");
     wait_for("memory is given back", || window_memory_bytes(&test) <= IDLE_MEMORY_BYTES_MAX);
 }
 
-/// RUN a session; end it while its program runs on; record that program in another session, and
-/// end both. EXPECT everything in the second trace, and little memory after the next command.
+/// RUN a session; end it while its program runs on; record that program in another session, and end
+/// both. EXPECT all events in the second trace, and little memory after the next command.
 #[test]
 fn a_window_that_a_program_has_stays_as_it_is() {
     let test = SessionTest::new("session-compact-later");

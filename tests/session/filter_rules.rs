@@ -1,5 +1,5 @@
-//! Filters as users write them: on the command line, in files, to existing sessions. An invalid
-//! filter is refused before anything begins. (`filters.rs` tests the events that they pass.)
+//! Filters as users write them: on the command line, in files, for existing sessions. An invalid
+//! filter is refused before the recording begins. (`filters.rs` tests which events pass.)
 
 use std::fs;
 
@@ -26,7 +26,7 @@ fn run_expecting_failure(test: &SessionTest, words: &[&str]) -> String {
     talk
 }
 
-/// Returns the filters of a session's channel, as it was saved.
+/// Returns the filters of a session's channel in the saved session.
 fn saved_filters(test: &SessionTest, session: &str) -> String {
     let (text, _) = test.ok(&format!("session save {session}"));
     let line = text.lines().find_map(|line| line.strip_prefix("filters = "));
@@ -34,11 +34,11 @@ fn saved_filters(test: &SessionTest, session: &str) -> String {
 }
 
 /// RUN record with invalid filters: as text, for any event, and for the program's known events.
-/// EXPECT status 125, the fault with its position, no trace, and that the command did not run.
+/// EXPECT status 125, the fault with its position, no trace, and the command not to run.
 #[test]
 fn a_command_is_not_run_with_a_filter_that_makes_no_sense() {
     let test = SessionTest::new("session-filter-refused");
-    // The program's events are known once it has run.
+    // The program's events are known after its first run.
     test.ok("session create web -o web");
     test.emit("steps", 1);
     test.ok("session destroy web");
@@ -53,7 +53,7 @@ fn a_command_is_not_run_with_a_filter_that_makes_no_sense() {
         ),
         ("numbr > 5", "^^^^^\nunknown field 'numbr' of life:step; did you mean 'number'?\n"),
         ("life: number == \"a*\"", "an integer is not compared with a string"),
-        // The program's file lists its events: no other event need come.
+        // The program's file lists its events: a later event cannot have the field.
         ("zzz == 1", "^^^\nunknown field 'zzz': no event that this is for has it"),
         ("number > 3 && who > 3 && zzz > 1", "^^^\nno event has all that this names: "),
         ("$ctx.vtd == 7", "did you mean '$ctx.vtid'?"),
@@ -73,7 +73,7 @@ fn a_command_is_not_run_with_a_filter_that_makes_no_sense() {
 }
 
 /// RUN record with filters on unknown events, and on events that only a program of another name
-/// has. EXPECT that it records.
+/// has. EXPECT it to record.
 #[test]
 fn filters_on_unknown_events_are_accepted() {
     let test = SessionTest::new("session-filter-later");
@@ -85,7 +85,7 @@ fn filters_on_unknown_events_are_accepted() {
             &["record", "-o", "trace", "--filter", filter, "--", emitter, "levels", "0"],
         );
     }
-    // This program's events are known now; those of programs that it may start are not.
+    // This program's events are known now; events of programs that it may start are not.
     for (filter, hint) in [
         ("web:*: status >= 400", None),
         ("who & 1 == 1", Some("'==' binds more strongly than '&'")),
@@ -104,8 +104,8 @@ fn filters_on_unknown_events_are_accepted() {
     }
 }
 
-/// RUN sessions and channels with filters; save, load, list, status. EXPECT the filters everywhere,
-/// as they were typed.
+/// RUN sessions and channels with filters; save, load, list, status. EXPECT the filters in all
+/// outputs, as they were typed.
 #[test]
 fn filters_are_kept_as_they_were_typed() {
     let test = SessionTest::new("session-filter-saved");
@@ -130,14 +130,14 @@ fn filters_are_kept_as_they_were_typed() {
     test.ok("session save web -o web.toml");
     test.ok("session load web.toml again");
     assert_eq!(test.status("again")["channels"][0]["spec"]["filters"], json!(filters));
-    // They are carried over to a channel in the place of another one.
+    // The filters are carried over to a channel that replaces another one.
     test.ok("channel set web channel0 --context vpid");
     assert_eq!(test.status("web")["channels"][0]["spec"]["filters"], json!(filters));
     test.ok("session destroy --all");
 }
 
-/// RUN load and record --config of files with valid and invalid filters. EXPECT them accepted, or
-/// refused with their position.
+/// RUN load and record --config of files with valid and invalid filters. EXPECT them to be
+/// accepted, or refused with the position of the fault.
 #[test]
 fn files_have_filters_that_a_person_writes() {
     let test = SessionTest::new("session-filter-file");
@@ -167,8 +167,8 @@ fn files_have_filters_that_a_person_writes() {
     assert!(test.list().is_empty());
 }
 
-/// RUN event on and off with filters. EXPECT that a rule's filter changes with it, and goes with
-/// it; that an invalid one changes nothing, as with create and channel add.
+/// RUN event on and off with filters. EXPECT a rule's filter to change and to be removed with the
+/// rule; an invalid filter to change nothing, like with create and channel add.
 #[test]
 fn a_rules_filter_changes_and_goes_with_it() {
     let test = SessionTest::new("session-filter-event");
@@ -207,7 +207,8 @@ fn a_rules_filter_changes_and_goes_with_it() {
     test.ok("session destroy --all");
 }
 
-/// Returns the source of a program with events of all kinds, one of which also has this field.
+/// Returns the source of a program with events of all kinds, one of which also has the field
+/// `more`.
 fn program_source(more: &str) -> String {
     format!(
         "#include <trackway/trackway.h>\n\
@@ -223,7 +224,7 @@ fn program_source(more: &str) -> String {
 }
 
 /// RUN record with filters on a program that has never run, linked in several ways, and rebuilt
-/// with another field. EXPECT that its file provides its events.
+/// with another field. EXPECT its file to provide its events.
 #[test]
 fn events_of_a_program_are_known_before_it_runs() {
     let test = SessionTest::new("session-filter-file-says");
@@ -254,7 +255,7 @@ fn events_of_a_program_are_known_before_it_runs() {
         assert!(why.contains("unknown label \"bussy\"; did you mean 'busy'?"), "{why}");
         taken("never:ran: length > 5 && path == \"/*\"", &path);
         taken("never: state == \"busy\" || any(bytes > 3)", &path);
-        // After the rebuild it has a field that the earlier program lacked.
+        // After the rebuild, the program has a field that it lacked before.
         refused("never:ran: size > 5");
         let path = test.fixture.compile(&name, &program_source(", (u64, size)"), true, flags);
         taken("never:ran: size > 5", path.to_str().expect("a path"));

@@ -1,4 +1,4 @@
-//! Events that filters let pass in programs that run, begin, and change while filters change.
+//! Events that filters pass, in programs that run or begin, and while filters change.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn numbers_of_stream(test: &SessionTest, trace: &str, stream: u32) -> Vec<u64> {
     test.numbers(trace).remove(&stream).unwrap_or_default()
 }
 
-/// RUN an unknown program with a filter. EXPECT exactly its events for which the filter is true,
+/// RUN an unknown program with a filter. EXPECT exactly the events for which the filter is true,
 /// from the first one on, and none counted as lost.
 #[test]
 fn a_program_is_filtered_from_its_first_event_on() {
@@ -40,7 +40,8 @@ fn a_program_is_filtered_from_its_first_event_on() {
     assert_eq!(numbers_of_stream(&test, "trace", RUN_ONCE_STREAM), meant);
 }
 
-/// RUN the same by record. EXPECT the same, and all events without a filter.
+/// RUN record with a filter on some events. EXPECT the events that pass, and all events without a
+/// filter.
 #[test]
 fn events_without_a_filter_are_recorded() {
     let test = SessionTest::new("session-filters-about");
@@ -67,7 +68,7 @@ fn events_without_a_filter_are_recorded() {
 /// Predicate that is true if an event with this number passes.
 type NumberPredicate = fn(u64) -> bool;
 
-/// RUN event on with other filters between bursts of a program. EXPECT of each burst the events
+/// RUN event on with other filters between bursts of a program. EXPECT for each burst the events
 /// that its filter passes.
 #[test]
 fn filters_change_between_two_numbers() {
@@ -92,9 +93,9 @@ fn filters_change_between_two_numbers() {
     assert_eq!(numbers_of_stream(&test, "trace", 0), meant.collect::<Vec<_>>());
 }
 
-/// RUN filters that change all the time while four threads count. EXPECT no event that all of them
-/// drop, every event that all of them pass, none twice. Missing events are counted: where a thread
-/// is preempted while it links a filter, others wait only briefly (0008).
+/// RUN filters that change all the time while four threads count. EXPECT no event that all filters
+/// drop, every event that all of them pass, none twice. Missing events are counted: if a thread is
+/// preempted while it links a filter, others wait only briefly (0008).
 #[test]
 fn no_event_passes_by_half_a_filter_while_threads_emit() {
     let test = SessionTest::new("session-filters-threads");
@@ -105,7 +106,7 @@ fn no_event_passes_by_half_a_filter_while_threads_emit() {
     let counting = CountingProgram::threads(&test, 4);
     for round in 0..20 {
         counting.steps.wait_more(20);
-        // Of the remainders 0 always passes, and 3 never.
+        // Numbers with remainder 0 always pass, and with remainder 3 never.
         let filter = ["number % 4 == 0", "number % 4 in (0, 2)", "number % 4 < 2"][round % 3];
         run_expecting_success(&test, &["event", "on", "web", "life", "--filter", filter]);
         if round % 5 == 0 {
@@ -128,8 +129,8 @@ fn no_event_passes_by_half_a_filter_while_threads_emit() {
     assert!(missing <= lost, "{missing} are missing, {lost} are counted");
 }
 
-/// RUN filters with state, through a change of contexts and of another filter. EXPECT that their
-/// state stays, and that the state of a changed filter starts again.
+/// RUN filters with state, through a change of contexts and of another filter. EXPECT their state
+/// to remain, and the state of a changed filter to start again.
 #[test]
 fn filter_state_lives_as_long_as_its_filter() {
     let test = SessionTest::new("session-filters-state");
@@ -149,8 +150,8 @@ fn filter_state_lives_as_long_as_its_filter() {
     assert_eq!(numbers_of_stream(&test, "trace", 0), [0, 10, 20, 30, 40, 46, 56]);
 }
 
-/// RUN filters that sample and bound: one in a hundred, ten in a minute, changed values. EXPECT
-/// about so many.
+/// RUN filters that sample and limit: one in a hundred, ten in a minute, changed values. EXPECT
+/// about these numbers of events.
 #[test]
 fn filters_choose_and_bound() {
     let test = SessionTest::new("session-filters-sample");
@@ -171,8 +172,8 @@ fn filters_choose_and_bound() {
     }
 }
 
-/// RUN a session without filters and one with filters at the same time. EXPECT that each has its
-/// own.
+/// RUN a session without filters and a session with filters at the same time. EXPECT each to apply
+/// its own filters.
 #[test]
 fn sessions_and_channels_have_filters_of_their_own() {
     let test = SessionTest::new("session-filters-own");
@@ -211,7 +212,7 @@ int main(void)
 ";
 
 /// RUN filters of strings, labels, sequences and floats on a program. EXPECT the events that
-/// `trackway print --filter` selects from a trace of all.
+/// `trackway print --filter` selects from an unfiltered trace.
 #[test]
 fn the_recorder_and_the_reader_are_of_one_mind() {
     let fixture = Fixture::new("session-filters-kinds");
@@ -245,8 +246,8 @@ fn the_recorder_and_the_reader_are_of_one_mind() {
     }
 }
 
-/// RUN a program that gets no executable memory, and one that does, at the same time. EXPECT that
-/// both are filtered, and that `session status` reports which of them interprets.
+/// RUN a program without executable memory, and a program with it, at the same time. EXPECT both to
+/// be filtered, and `session status` to report which of them interprets.
 #[test]
 fn without_memory_that_is_executed_filters_are_interpreted() {
     let test = SessionTest::new("session-filters-no-exec");

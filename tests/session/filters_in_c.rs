@@ -51,7 +51,7 @@ fn compile_step_filter(test: &SessionTest, name: &str, body: &str) -> PathBuf {
     compile_filter(&test.fixture, name, &source)
 }
 
-/// A program with strings, sequences, numbers with and without a sign.
+/// A program with strings, sequences, and signed and unsigned numbers.
 const SHOP_SOURCE: &str = "
 #include <trackway/trackway.h>
 TRACKWAY_EVENT(shop, order, TRACKWAY_INFO, (str, item), (seq, parts, u16), (u32, number),
@@ -71,7 +71,7 @@ int main(void)
 }
 ";
 
-/// Filters on its orders.
+/// Filters on the orders of the program.
 const SHOP_FILTERS: [&str; 5] = [
     // A dozen comparisons.
     "TRACKWAY_FILTER(shop_order, o) {
@@ -100,8 +100,8 @@ const SHOP_FILTERS: [&str; 5] = [
 ];
 
 /// RUN a program with filters of many comparisons, of strings, elements, several programs, and
-/// memory, as clang and as `trackway filter compile` have made them. EXPECT the events that
-/// `trackway print` selects with them from a trace of all.
+/// memory, as compiled by clang and by `trackway filter compile`. EXPECT the events that `trackway
+/// print` selects with them from an unfiltered trace.
 #[test]
 fn filters_in_c_record_what_the_reader_takes_of_all() {
     if !has("clang") {
@@ -116,7 +116,7 @@ fn filters_in_c_record_what_the_reader_takes_of_all() {
         &["filter", "header", "shop:order", "--trace", path_str(&all)],
     );
     fs::write(fixture.path("shop.h"), header).expect("a file");
-    // Times and process ids are others.
+    // Times and process ids differ from run to run.
     let events = |text: &str| -> Vec<String> {
         let event = |line: &str| {
             let (head, fields) = line.rsplit_once("{ _item_length").or(line.rsplit_once('{'))?;
@@ -148,8 +148,8 @@ fn filters_in_c_record_what_the_reader_takes_of_all() {
     }
 }
 
-/// RUN a session with a filter in C and an expression; save, load where the file is gone. EXPECT
-/// both everywhere: by name and size where they are shown, complete where they are saved.
+/// RUN a session with a filter in C and an expression; save it, and load it without the object
+/// file. EXPECT both filters in all outputs: shown by name and size, saved completely.
 #[test]
 fn filters_in_c_are_shown_by_name_and_saved_whole() {
     if !has("clang") {
@@ -188,7 +188,7 @@ fn filters_in_c_are_shown_by_name_and_saved_whole() {
     let record = record.args([emitter, "steps", "100"]).env("STEPS", steps.path()).output();
     let (is_success, _, talk) = command_result(&record.expect("it runs"));
     assert!(is_success, "{saved}: {talk}");
-    // Five of one channel, and fifty of the other.
+    // Five events of one channel, and fifty of the other.
     let mut found = test.numbers("r").remove(&RUN_ONCE_STREAM).unwrap_or_default();
     found.sort_unstable();
     let mut meant: Vec<u64> = (0..10).step_by(2).chain((0..100).step_by(2)).collect();
@@ -196,8 +196,8 @@ fn filters_in_c_are_shown_by_name_and_saved_whole() {
     assert_eq!(found, meant, "{saved}");
 }
 
-/// RUN objects that change while a program counts. EXPECT of each burst the events that its filter
-/// passes; an object with the same bytes keeps its state, whatever its file is called.
+/// RUN objects that change while a program counts. EXPECT for each burst the events that its filter
+/// passes; an object with the same bytes keeps its state, under any file name.
 #[test]
 fn objects_change_between_two_numbers_and_the_same_one_goes_on() {
     if !has("clang") {
@@ -212,7 +212,7 @@ fn objects_change_between_two_numbers_and_the_same_one_goes_on() {
     let given = format!("life: {}", tenth.display());
     let words = ["session", "create", "web", "--event", "life", "-o", "trace", "--filter-object"];
     run_expecting_success(fixture, &[&words[..], &[&given]].concat());
-    // Of bursts of 15: the first with `tenth`.
+    // Bursts of 15 events; the first burst has the filter `tenth`.
     let mut bursts = BurstProgram::of(&test, 15);
     let on = |words: &[&str]| {
         let (_, talk) =
@@ -232,14 +232,14 @@ fn objects_change_between_two_numbers_and_the_same_one_goes_on() {
     on(&["--filter", ""]);
     bursts.next();
     test.ok("session destroy web");
-    // Three bursts of one state, odd ones, one with new state, all.
+    // Three bursts with one state, the even numbers, a burst with new state, and all numbers.
     let meant = (0..45).step_by(10).chain((45..60).step_by(2)).chain([60, 70]).chain(75..90);
     let found = test.numbers("trace").remove(&0).unwrap_or_default();
     assert_eq!(found, meant.collect::<Vec<u64>>());
 }
 
 /// RUN invalid filters, refused ones, and filters that fit no event. EXPECT status 125, the reason,
-/// and that neither command nor session begins.
+/// and neither command nor session to begin.
 // Longer than 70 lines: a table.
 #[test]
 fn invalid_objects_are_refused_before_anything_begins() {
@@ -315,7 +315,7 @@ fn invalid_objects_are_refused_before_anything_begins() {
         let words = ["session", "create", "other", "-o", "other", "--event", "life:*"];
         let output = fixture.trackway(&words).args(["--filter-object", object]).output();
         let (is_success, _, talk) = command_result(&output.expect("it runs"));
-        // With rules that name events, an object need not.
+        // With rules that name events, an object need not name them.
         let why = why.split("\nhint: if it is").next().unwrap_or(why);
         assert!(!is_success && talk.contains(why), "{object}: {talk}");
     }

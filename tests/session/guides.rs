@@ -31,7 +31,7 @@ int main(int count, char **arguments)
 }
 "#;
 
-/// A guide, and the fixture in which its commands are typed.
+/// A guide, and the fixture in which the guide's commands are typed.
 struct GuideTest {
     test: SessionTest,
     text: String,
@@ -49,7 +49,7 @@ impl GuideTest {
         Self { test, text, blocks }
     }
 
-    /// Returns a shell in which everything is installed.
+    /// Returns a shell in which the programs and libraries are installed.
     fn shell(&self, script: &str) -> Command {
         let mut shell = self.test.fixture.command("sh");
         let path = std::env::var("PATH").expect("a path");
@@ -83,7 +83,7 @@ impl GuideTest {
     }
 }
 
-/// The README's session, with a program that emits.
+/// The commands of the README's session work with a program that emits.
 #[test]
 fn the_readmes_sessions_do_what_it_says() {
     let guide = GuideTest::new("sessions.md");
@@ -216,8 +216,8 @@ fn the_guide_of_changes_does_what_it_says() {
     drop(program);
 }
 
-/// `filters.rs` tests the effect of the filters; this test checks that they are accepted, kept and
-/// shown.
+/// `filters.rs` tests the effect of filters; this test checks that the guide's filters are
+/// accepted, kept and shown.
 #[test]
 fn the_guide_of_filters_does_what_it_says() {
     let guide = GuideTest::new("filters.md");
@@ -241,14 +241,14 @@ fn the_guide_of_filters_does_what_it_says() {
     fs::write(path, file.expect("a file")).expect("a file");
     guide.type_in("trackway session load myapp.toml && trackway session destroy myapp");
     guide.type_in(&format!("trackway session save{last}"));
-    // The mistake that it shows.
+    // The guide shows the message of this mistake.
     let wrong = "trackway record --filter 'stats >= 400' -- ./myapp";
     let (is_success, _, talk) = command_result(&guide.shell(wrong).output().expect("sh runs"));
     assert!(!is_success && guide.text.contains(&talk), "{talk}");
 }
 
-/// The first part where `/dev/shm` is another one, of 64 MiB; the second with a container that is a
-/// process in namespaces of its own.
+/// The first part uses another `/dev/shm`, of 64 MiB; the second part uses a process in private
+/// namespaces as a container.
 #[test]
 fn the_guide_of_containers_does_what_it_says() {
     if !is_root() {
@@ -323,7 +323,7 @@ fn the_guide_of_systemd_does_what_it_says() {
     assert!(saved.contains("snapshot-on-crash = true") && saved.contains("\"1M\""), "{saved}");
     guide.test.ok("session destroy hand");
     assert!(guide.run(1).contains("session web: recording"));
-    // What the unit does; under systemd itself: `tests/machines/systemd`.
+    // The command of the unit; `tests/machines/systemd` tests the unit under systemd itself.
     let unit = fs::read_to_string(source_dir().join("packaging/systemd/trackway-session@.service"));
     let unit = unit.expect("a unit");
     assert!(unit.contains("trackway session create --foreground --load "), "{unit}");
@@ -335,7 +335,7 @@ fn the_guide_of_systemd_does_what_it_says() {
         names.filter(|name| name.to_string_lossy().starts_with("trackway-web-")).count()
     };
     let before = folders();
-    // The second start leaves the recording of the first alone.
+    // The second start does not touch the recording of the first.
     for starts in 1..=2 {
         let service = RunningProgram::start(&mut guide.shell(&format!("exec {line}")));
         wait_for("the session", || guide.test.list().len() == 1);

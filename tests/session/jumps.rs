@@ -1,5 +1,5 @@
 //! Signal handlers that jump out of the interrupted code (siglongjmp(3)), in the middle of the
-//! library's work for an event: no lock stays held.
+//! library's work for an event: no lock may stay held.
 
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -27,7 +27,7 @@ fn count_events_after_jumps(fixture: &Fixture, trace: &str) -> u64 {
     count.trim().parse().expect("a number")
 }
 
-/// The program, where it waits for a signal.
+/// The running program, which waits for a signal.
 struct JumpingProgram(Child);
 
 impl JumpingProgram {
@@ -36,7 +36,7 @@ impl JumpingProgram {
         Self(command.arg(mode).stdout(Stdio::piped()).spawn().expect("it starts"))
     }
 
-    /// Ends it; how often it was jumped out of.
+    /// Ends the program; returns the number of jumps out of interrupted code.
     fn end(self) -> u64 {
         let pid = self.0.id().cast_signed();
         // SAFETY: the program's own id; it is not waited for yet.
@@ -48,8 +48,8 @@ impl JumpingProgram {
 }
 
 /// RUN a program with jumps out of events all the time, while its filters change, so that some
-/// jumps hit the linking of a filter; also with handlers that emit and interrupt each other. Then
-/// no handler jumps. EXPECT all events that the last filter passes.
+/// jumps hit the linking of a filter; also with handlers that emit and interrupt each other. After
+/// the last jump, EXPECT all events that the last filter passes.
 #[test]
 fn a_jump_out_of_filter_linking_blocks_no_other_thread() {
     for mode in ["until", "nested"] {
@@ -77,7 +77,7 @@ fn a_jump_out_of_filter_linking_blocks_no_other_thread() {
     }
 }
 
-/// RUN the same with neither filters nor restartable sequences, by claim only. EXPECT all events
+/// RUN the program with neither filters nor restartable sequences, by claim only. EXPECT all events
 /// that the program emits after the last jump.
 #[test]
 fn a_jump_out_of_an_event_releases_its_claim() {

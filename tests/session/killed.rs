@@ -1,4 +1,4 @@
-//! Remains of killed recorders and programs.
+//! Leftovers of killed recorders and programs.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -19,8 +19,8 @@ fn kill_recorder(test: &SessionTest) {
     wait_for("the recorder's end", || !is_running(recorder));
 }
 
-/// RUN kill -9 of the recorder. EXPECT that list and status report it, with the place of its trace
-/// and a hint; that recover completes the trace and removes the session from the list.
+/// RUN kill -9 of the recorder. EXPECT list and status to report it, with the path of its trace and
+/// a hint; recover to complete the trace and to remove the session from the list.
 #[test]
 fn a_dead_session_is_said_to_be_dead_and_what_to_do() {
     let test = SessionTest::new("session-dead");
@@ -59,8 +59,8 @@ fn a_dead_session_is_said_to_be_dead_and_what_to_do() {
     assert!(test.list().is_empty());
 }
 
-/// RUN create and record by the name of a living session whose lock file was removed. EXPECT that
-/// the name is taken, that the session loses nothing, and that the file is there again.
+/// RUN create and record by the name of a living session whose lock file was removed. EXPECT the
+/// name to be in use, the session to lose nothing, and the file to exist again.
 #[test]
 fn a_living_session_keeps_its_name_without_its_lock_file() {
     let test = SessionTest::new("session-no-lock");
@@ -94,7 +94,7 @@ fn a_trace_that_was_being_cleared_is_said_to_be() {
     let user = fs::read_dir(test.fixture.path("trace/ust/uid")).expect("users").next();
     let channel = user.expect("a user").expect("a folder").path().join("64-bit");
     let clearing = channel.join("trackway/clearing");
-    // So that it takes a while.
+    // The number of files makes clearing slow.
     for number in 0..50_000 {
         fs::write(channel.join(format!("other_{number}")), "").expect("a file");
     }
@@ -116,8 +116,8 @@ fn a_trace_that_was_being_cleared_is_said_to_be() {
     assert!([0, 5000, 5010].contains(&there), "{there}: of one CPU or two");
 }
 
-/// RUN destroy of a dead session; destroy --all with one. EXPECT exit status 0, a complete trace
-/// with the events from memory, an empty list.
+/// RUN destroy of a dead session; destroy --all with a dead session. EXPECT exit status 0, a
+/// complete trace with the events from memory, and an empty list.
 #[test]
 fn a_dead_session_is_destroyed_as_a_living_one_is() {
     let test = SessionTest::new("session-destroy-dead");
@@ -133,8 +133,8 @@ fn a_dead_session_is_destroyed_as_a_living_one_is() {
     }
 }
 
-/// RUN recover without knowledge of the run folder; list, destroy. EXPECT that the session is
-/// listed as recovered until it is destroyed without a message.
+/// RUN recover without access to the run folder; list, destroy. EXPECT the session to be listed as
+/// recovered until it is destroyed without a message.
 #[test]
 fn a_session_that_others_recovered_is_listed_as_such_until_it_is_destroyed() {
     let test = SessionTest::new("session-recovered");
@@ -152,8 +152,8 @@ fn a_session_that_others_recovered_is_listed_as_such_until_it_is_destroyed() {
     assert!(test.list().is_empty());
 }
 
-/// RUN destroy of a dead session whose trace cannot be written. EXPECT the reason, that the name
-/// stays, and nothing lost once the trace can be written.
+/// RUN destroy of a dead session whose trace cannot be written. EXPECT the reason, the name to
+/// remain in use, and nothing lost once the trace can be written.
 #[test]
 fn a_dead_session_that_cannot_be_recovered_keeps_its_name() {
     let test = SessionTest::new("session-destroy-busy");
@@ -171,7 +171,7 @@ fn a_dead_session_that_cannot_be_recovered_keeps_its_name() {
 }
 
 /// RUN destroy of a dead session while another process recovers it, which is then killed. EXPECT
-/// the reason, that the name stays, and nothing lost.
+/// the reason, the name to remain in use, and nothing lost.
 #[test]
 fn a_dead_session_that_is_being_recovered_keeps_its_name() {
     let test = SessionTest::new("session-destroy-beside");
@@ -204,8 +204,8 @@ fn a_dead_session_that_is_being_recovered_keeps_its_name() {
     assert!(test.list().is_empty());
 }
 
-/// RUN create of the name of a dead session, refused because its trace cannot be written. EXPECT
-/// that it is listed as before, and recovered once it can be.
+/// RUN create with the name of a dead session, refused because its trace cannot be written. EXPECT
+/// the dead session to be listed as before, and to be recovered once it can be.
 #[test]
 fn a_create_that_is_refused_leaves_the_dead_session_as_it_was() {
     let test = SessionTest::new("session-dead-refused");
@@ -224,9 +224,9 @@ fn a_create_that_is_refused_leaves_the_dead_session_as_it_was() {
     assert!(test.list().is_empty());
 }
 
-/// RUN kill -9 of recorder and program together at any moment, 12 times, changes included. EXPECT
-/// that the next session of the name recovers first, and that every number whose event had returned
-/// is present once.
+/// RUN kill -9 of recorder and program together at random moments, 12 times, also during changes.
+/// EXPECT the next session of the name to recover first, and every number whose event had returned
+/// to be present once.
 #[test]
 fn events_before_a_kill_are_recovered() {
     let test = SessionTest::new("session-killed");
@@ -263,8 +263,8 @@ fn events_before_a_kill_are_recovered() {
     }
 }
 
-/// RUN kill -9 of a flight recorder's recorder; the next one is created. EXPECT the events from
-/// memory in its folder.
+/// RUN kill -9 of a flight recorder's recorder; create the next session. EXPECT the events from
+/// memory in the session's folder.
 #[test]
 fn a_flight_recorder_is_recovered_by_the_next_session() {
     let test = SessionTest::new("session-killed-flight");
@@ -278,7 +278,7 @@ fn a_flight_recorder_is_recovered_by_the_next_session() {
 }
 
 /// RUN a session that starts again in the same folder after each kill, as under a service manager.
-/// EXPECT that no earlier trace is removed.
+/// EXPECT no earlier trace to be removed.
 #[test]
 fn repeated_restarts_keep_earlier_traces() {
     let test = SessionTest::new("session-restarts");

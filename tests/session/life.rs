@@ -1,4 +1,4 @@
-//! The life of a session: made, started, stopped, cleared, saved, loaded, ended.
+//! The life of a session: created, started, stopped, cleared, saved, loaded, ended.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,9 +11,9 @@ use crate::session_test::{
     assert_range_absent, assert_range_present, command_result,
 };
 
-/// Returns bounds for a change `act`: the numbers of the first stream that were counted before
-/// `act` was called, and that were begun when it had returned. The other streams change between the
-/// same moments.
+/// Returns bounds for a change `act`: the number of events of the first stream that had returned
+/// before the call of `act`, and that had begun after its return. The other streams change between
+/// the same moments.
 fn bounds_around(counting: &CountingProgram, act: impl FnOnce()) -> (u64, u64) {
     let before = counting.steps.counts().returned.get(&0).copied().unwrap_or(0);
     act();
@@ -24,7 +24,7 @@ fn bounds_around(counting: &CountingProgram, act: impl FnOnce()) -> (u64, u64) {
 }
 
 /// RUN create, stop, start, destroy while an earlier program emits. EXPECT exactly the events from
-/// the time of recording; a program that starts later is recorded as well.
+/// the time of recording; a program that starts later is recorded, too.
 #[test]
 fn a_session_is_created_stopped_started_and_destroyed() {
     let test = SessionTest::new("session-life");
@@ -41,7 +41,7 @@ fn a_session_is_created_stopped_started_and_destroyed() {
     let words: Vec<&str> = listed.lines().nth(1).expect("a line").split_whitespace().collect();
     assert_eq!(words[..2], ["web", "recording"], "{listed}");
     let (stopping, stopped) = bounds_around(&counting, || drop(test.ok("session stop web")));
-    // What was emitted before is in the trace now.
+    // The trace now contains the events emitted before the stop.
     assert_range_present(&test.numbers("trace"), 0, created..stopping);
     assert!(test.ok("session status").0.contains("session web: stopped"));
     let (starting, started) = bounds_around(&counting, || drop(test.ok("session start web")));
@@ -90,7 +90,7 @@ fn cleared_events_are_discarded() {
     assert_range_present(&numbers, 0, cleared..steps.counts().emitted());
 }
 
-/// RUN a clear that fails, because a folder is missing. EXPECT an error, and later events in the
+/// RUN a clear that fails because a folder is missing. EXPECT an error, and later events in the
 /// trace.
 #[test]
 fn events_after_a_failed_clear_are_recorded() {
@@ -112,7 +112,7 @@ fn events_after_a_failed_clear_are_recorded() {
 }
 
 /// RUN save, destroy, load (under its name, and another), create --load. EXPECT sessions with the
-/// same configuration as the first, which record the same events.
+/// configuration of the first, which record the same events.
 #[test]
 fn a_session_that_was_saved_can_be_loaded() {
     let test = SessionTest::new("session-save");
@@ -201,8 +201,9 @@ fn a_session_in_the_foreground_ends_by_a_signal() {
     }
 }
 
-/// RUN destroy --all of two sessions at the same time as trackway record, and where none is left.
-/// EXPECT of each the messages of destroy, with its name; and a message that there is none.
+/// RUN destroy --all with two sessions and trackway record at the same time, and again with no
+/// session. EXPECT the messages of destroy for each, with its name; and a message that there is
+/// none.
 #[test]
 fn all_that_is_destroyed_is_said() {
     let test = SessionTest::new("session-destroy-all");
@@ -223,7 +224,7 @@ fn all_that_is_destroyed_is_said() {
     record.finish();
 }
 
-/// RUN create --quiet, load --quiet, in the foreground, too. EXPECT no output but errors.
+/// RUN create --quiet and load --quiet, also in the foreground. EXPECT only errors as output.
 #[test]
 fn quiet_commands_print_only_errors() {
     let test = SessionTest::new("session-quiet");
@@ -235,7 +236,7 @@ fn quiet_commands_print_only_errors() {
     test.ok("session destroy --all");
     let create = "session create web --quiet --foreground -o fore";
     let recorder = RunningProgram::start(&mut test.command(create));
-    // It has a name before it records.
+    // The session has a name before it records.
     let is_recording = |session: &Value| session["state"] == "recording";
     wait_for("the session", || test.list().iter().any(is_recording));
     test.emit("steps", 4);
@@ -258,9 +259,9 @@ fn sizes_are_in_the_units_that_people_write() {
     test.ok("session destroy web");
 }
 
-/// RUN create, record and snapshot with folders in the trace of a session, in a complete one, by a
-/// link, from within. EXPECT that sessions are refused there, and nothing is made; that a session's
-/// own snapshots are allowed, and folders next to a trace.
+/// RUN create, record and snapshot with folders inside the trace of a session, inside a complete
+/// trace, through a link, from within. EXPECT sessions to be refused there, and nothing created; a
+/// session's own snapshots, and folders next to a trace, to be allowed.
 #[test]
 fn no_session_records_into_the_trace_of_another() {
     let test = SessionTest::new("session-inside");
@@ -304,8 +305,8 @@ fn no_session_records_into_the_trace_of_another() {
     assert!(test.is_complete("flight/mine") && test.is_complete("flight/snapshot-1"));
 }
 
-/// RUN two programs that are recorded by two sessions with other rules, contexts and sizes. EXPECT
-/// that each has exactly its own events.
+/// RUN two programs that two sessions record with other rules, contexts and sizes. EXPECT each
+/// session to have exactly its own events.
 #[test]
 fn two_sessions_record_what_each_was_told() {
     let test = SessionTest::new("session-two");
@@ -326,7 +327,7 @@ fn two_sessions_record_what_each_was_told() {
 }
 
 /// RUN create with impossible names and options. EXPECT the reason, the possible values, exit
-/// status 1, and nothing left.
+/// status 1, and no leftovers.
 #[test]
 fn impossible_requests_are_refused_with_a_reason() {
     let test = SessionTest::new("session-refused");
@@ -380,9 +381,9 @@ fn impossible_requests_are_refused_with_a_reason() {
     assert_eq!(test.status("web")["channels"].as_array().map(Vec::len), Some(1));
 }
 
-/// RUN create and record where there is an earlier trace, and one before; both are refused late,
-/// first because of a missing process, then because of a program that cannot run. EXPECT that the
-/// traces are in their old places, one of which is still to be recovered.
+/// RUN create and record with an earlier trace, and one before it, in place. Both are refused late:
+/// because of a missing process, then because of a program that cannot run. EXPECT the traces in
+/// their old places; one of them is still to be recovered.
 #[test]
 fn a_late_refusal_moves_no_earlier_trace() {
     let test = SessionTest::new("session-refused-late");
@@ -392,7 +393,7 @@ fn a_late_refusal_moves_no_earlier_trace() {
     let recorder = test.recorder_of("web");
     send_signal(recorder.cast_signed(), libc::SIGKILL);
     wait_for("the recorder's end", || !is_running(recorder));
-    // The program is elsewhere, so that no session starts in between and recovers the trace.
+    // The program is at another path, so that no session starts in between and recovers the trace.
     let program = test.fixture.path("none");
     fs::write(&program, "#!/no/interpreter\n").expect("a file");
     fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).expect("ours");
@@ -412,14 +413,14 @@ fn a_late_refusal_moves_no_earlier_trace() {
     }
     test.ok("recover");
     assert_eq!(test.numbers("trace")[&RUN_ONCE_STREAM].len(), 20);
-    // Who is not refused moves it.
+    // A command that is not refused moves the earlier trace.
     let (_, talk) = test.ok("session create web -o trace");
     assert!(talk.contains("the earlier trace is now ") && talk.contains("trace.old-2"), "{talk}");
     test.ok("session destroy web");
 }
 
-/// RUN commands without a name. EXPECT that they apply to the only session, and a request for the
-/// name where there are two.
+/// RUN commands without a name. EXPECT them to apply to the only session, and a request for the
+/// name if there are two.
 #[test]
 fn the_only_session_need_not_be_named() {
     let test = SessionTest::new("session-default");
@@ -439,8 +440,8 @@ fn the_only_session_need_not_be_named() {
     let _: StreamNumbers = test.numbers("web");
 }
 
-/// RUN rm of the window of a session, and a program afterwards. EXPECT that the session reports
-/// that it does not record the program, and keeps its events.
+/// RUN rm of the window of a session, and a program afterwards. EXPECT the session to report that
+/// it does not record the program, and to keep its events.
 #[test]
 fn a_session_whose_window_is_removed_says_what_it_does_not_record() {
     let test = SessionTest::new("session-removed-window");

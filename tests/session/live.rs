@@ -49,7 +49,7 @@ impl SessionFollower {
         self.shown.rsplit_once('\n').map_or("", |(lines, _)| lines)
     }
 
-    /// Waits for its end; returns its exit status, its output, and its messages.
+    /// Waits for the follower's end; returns its exit status, its output, and its messages.
     pub(crate) fn finish(mut self) -> (Option<i32>, String, String) {
         let mut talk = String::new();
         let mut messages = self.child.stderr.take().expect("a pipe");
@@ -73,8 +73,8 @@ fn event_times(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.split_once(']').map(|(time, _)| time)).collect()
 }
 
-/// RUN print and trim of a session by its name, while it records; also where there is a folder of
-/// that name. EXPECT the part that is written so far; the folder has priority.
+/// RUN print and trim of a session by its name, while it records; also with a folder of that name.
+/// EXPECT the part that is written so far; the folder has priority.
 #[test]
 fn a_session_s_trace_is_found_by_its_name() {
     let test = SessionTest::new("session-named");
@@ -97,7 +97,7 @@ fn a_session_s_trace_is_found_by_its_name() {
 }
 
 /// RUN kill -9 of the recorder while it is followed; recover; and, after the window is removed,
-/// recover DIR. EXPECT that nothing in the trace says that it is still being written.
+/// recover DIR. EXPECT no mark in the trace that it is still being written.
 #[test]
 fn the_mark_of_a_followed_trace_goes_with_recovery() {
     let test = SessionTest::new("session-live-killed");
@@ -127,7 +127,7 @@ fn the_mark_of_a_followed_trace_goes_with_recovery() {
 }
 
 /// RUN print --follow of a session while four threads count on all CPUs; destroy. EXPECT all events
-/// in the order of their times, the last ones too; exit status 0.
+/// in the order of their times, including the last ones; exit status 0.
 #[test]
 fn a_session_is_followed_to_its_end() {
     let test = SessionTest::new("session-live");
@@ -135,7 +135,7 @@ fn a_session_is_followed_to_its_end() {
     let counting = CountingProgram::threads(&test, 4);
     let mut follower = SessionFollower::start(&mut test.command("print --follow web"));
     follower.wait_until(|numbers| numbers.values().map(Vec::len).sum::<usize>() > 1000);
-    // An additional channel, other contexts, a pause: the same stream of events.
+    // An additional channel, other contexts, and a pause do not change the stream of events.
     test.ok("channel set web channel0 --context vpid,vtid");
     test.ok("session stop web");
     test.ok("session start web");
@@ -150,8 +150,8 @@ fn a_session_is_followed_to_its_end() {
     assert!(parse_numbers(&shown) == parse_numbers(&trace), "what was shown is what was recorded");
 }
 
-/// RUN Ctrl-C while following, and a reader that closes its pipe. EXPECT that the follower ends,
-/// and the session does not.
+/// RUN Ctrl-C while following, and a reader that closes its pipe. EXPECT the follower to end, and
+/// the session to continue.
 #[test]
 fn a_follower_can_stop_at_any_time() {
     let test = SessionTest::new("session-live-end");
@@ -172,7 +172,8 @@ fn a_follower_can_stop_at_any_time() {
     assert_all_present(&test.numbers("trace"), &steps);
 }
 
-/// RUN print --follow of a session that is stopped, then started. EXPECT the events of afterwards.
+/// RUN print --follow of a session that is stopped, then started. EXPECT the events after the
+/// start.
 #[test]
 fn a_session_that_is_stopped_can_be_followed() {
     let test = SessionTest::new("session-live-stopped");

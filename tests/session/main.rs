@@ -1,5 +1,5 @@
 //! Background sessions, as users make, change, watch and end them: `trackway session`, `channel`
-//! and `event`. Every test has a fixture of its own, and so a window and sessions of its own. The
+//! and `event`. Every test has a separate fixture, with a separate window and sessions. The
 //! sessions record numbers that `session/emitter.c` counts in memory that the test can read.
 
 mod access;

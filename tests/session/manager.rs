@@ -1,5 +1,5 @@
 //! Foreground sessions, and their reports to a service manager: by sd_notify(3)'s socket, and by
-//! their exit status. With systemd itself: `tests/machines/systemd`.
+//! their exit status. `tests/machines/systemd` tests them with systemd itself.
 
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt as _;
@@ -10,7 +10,7 @@ use trackway_tests::steps::RunningProgram;
 
 use crate::session_test::{RUN_ONCE_STREAM, SessionTest, command_result};
 
-/// Makes the service manager's end: a socket with a name, and the value of NOTIFY_SOCKET for the
+/// Makes the service manager's end: a named socket, and the value of NOTIFY_SOCKET for the
 /// recorder.
 fn bind_notify_socket(test: &SessionTest, is_abstract: bool) -> (UnixDatagram, String) {
     let path = test.fixture.path("notify");
@@ -24,8 +24,8 @@ fn bind_notify_socket(test: &SessionTest, is_abstract: bool) -> (UnixDatagram, S
     (socket, name)
 }
 
-/// Returns the next message. Signals, as of children that end, interrupt a wait with a limit:
-/// signal(7).
+/// Returns the next message. Signals, for example from ended children, interrupt a wait with a time
+/// limit: signal(7).
 fn receive_message(socket: &UnixDatagram) -> String {
     let mut bytes = [0; 4096];
     let length = loop {
@@ -38,8 +38,7 @@ fn receive_message(socket: &UnixDatagram) -> String {
 }
 
 /// RUN create --foreground with NOTIFY_SOCKET, by path and abstract; a program as soon as the
-/// session reports that it is ready. EXPECT that the program is recorded, and no other
-/// notification.
+/// session reports that it is ready. EXPECT the program to be recorded, and no other notification.
 #[test]
 fn a_service_manager_hears_when_the_session_is_there() {
     for is_abstract in [false, true] {
@@ -61,7 +60,7 @@ fn a_service_manager_hears_when_the_session_is_there() {
 }
 
 /// RUN create --foreground of a session that cannot begin, early and late. EXPECT exit status 2,
-/// and that the service manager gets the reason, and no report of readiness.
+/// and a notification of the reason, without a report of readiness.
 #[test]
 fn a_service_manager_hears_why_a_session_cannot_begin() {
     let test = SessionTest::new("session-manager-refused");
@@ -83,7 +82,7 @@ fn a_service_manager_hears_why_a_session_cannot_begin() {
 }
 
 /// RUN create --foreground, whose window is truncated. EXPECT exit status 1: the session had begun,
-/// and another one can begin.
+/// and another session can begin.
 #[test]
 fn a_session_that_ends_by_itself_has_another_exit_status() {
     let test = SessionTest::new("session-manager-lost");

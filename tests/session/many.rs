@@ -5,8 +5,8 @@ use std::thread;
 
 use crate::session_test::SessionTest;
 
-/// RUN 32 sessions at a time, each with its own rules, on the same events; a 33rd. EXPECT that each
-/// has its own events, and the 33rd is refused until another has ended.
+/// RUN 32 sessions at a time, each with its own rules, on the same events; a 33rd. EXPECT each to
+/// have its own events, and the 33rd to be refused until another has ended.
 #[test]
 fn thirty_two_sessions_record_at_a_time() {
     let test = SessionTest::new("session-many");
@@ -15,7 +15,7 @@ fn thirty_two_sessions_record_at_a_time() {
             format!("session create s{number:o} --event many:e{number:02o} --event many:all");
         test.ok(&format!("{line} -o trace-{number}"))
     };
-    // Several at once, as service managers start them.
+    // Several sessions are created at once, as service managers do.
     thread::scope(|scope| {
         for some in [0..11, 11..22, 22..32] {
             scope.spawn(move || some.map(create).for_each(drop));

@@ -1,12 +1,12 @@
-//! Later events with fields of the same kinds, but other meanings, as those of the event for which
-//! a filter was compiled. They are counted as lost until the filter is compiled for them, and never
-//! confused with the first.
+//! Later events whose fields have the same kinds, but other meanings, than the event for which a
+//! filter was compiled. They are counted as lost until the filter is compiled for them, and never
+//! confused with the first event.
 
 use trackway_tests::steps::wait_for;
 
 use crate::session_test::{SessionTest, command_result};
 
-/// An event, and the values that each emission has.
+/// An event, and the values of each emission.
 struct EventSource {
     name: &'static str,
     declared: &'static str,
@@ -14,8 +14,8 @@ struct EventSource {
 }
 
 /// RUN a program with `first`, then programs with `later`, which is new to the recorder, until the
-/// first event of one is recorded. EXPECT only events of which the filter is true, so that all that
-/// is recorded ends with `suffix`.
+/// first event of one is recorded. EXPECT only events for which the filter is true, so that all
+/// recorded events end with `suffix`.
 fn check_filtered_events(name: &str, filter: &str, [first, later]: [EventSource; 2], suffix: &str) {
     let test = SessionTest::new(name);
     let program = |event: &EventSource| {
@@ -81,7 +81,7 @@ fn elements_are_those_of_each_event() {
         declared: "TRACKWAY_EVENT(m, a, TRACKWAY_INFO, (seq, xs, u32));",
         emitted: "uint32_t x[] = {1, 9}; trackway(m, a, x, 2);",
     };
-    // Eight of them are two of the first one's, of which none is 9.
+    // Two elements of the first event occupy eight elements here, of which none is 9.
     let later = EventSource {
         name: "b",
         declared: "TRACKWAY_EVENT(m, b, TRACKWAY_INFO, (seq, xs, i8), (u32, n));",
@@ -103,7 +103,7 @@ fn widths_that_make_a_difference_are_those_of_each_event() {
         declared: "TRACKWAY_EVENT(m, a, TRACKWAY_INFO, (u64, size));",
         emitted: "trackway(m, a, 3); trackway(m, a, 77);",
     };
-    // What has no sign and 64 bits is never less than nothing.
+    // An unsigned value of 64 bits is never less than zero.
     let later = EventSource {
         name: "b",
         declared: "TRACKWAY_EVENT(m, b, TRACKWAY_INFO, (u32, size));",
@@ -113,8 +113,8 @@ fn widths_that_make_a_difference_are_those_of_each_event() {
     check_filtered_events("session-meanings-difference", filter, [first, later], "size = 3 }");
 }
 
-/// RUN record with a filter that makes no sense for one of a program's events, given to it, or in a
-/// file; and a session with it. EXPECT advice about the filter, and none about buffers.
+/// RUN record with a filter that is invalid for one of a program's events, given as an option or in
+/// a file; and a session with it. EXPECT advice about the filter, and none about buffers.
 #[test]
 fn losses_by_a_filter_that_makes_no_sense_are_said_to_be_that() {
     let test = SessionTest::new("session-meanings-senseless");
@@ -146,7 +146,7 @@ fn losses_by_a_filter_that_makes_no_sense_are_said_to_be_that() {
     check(&test.ok("session destroy web").1);
 }
 
-/// The filter compiled for all possible types judges wide values, from the first event on.
+/// A filter compiled for all possible types evaluates wide values, from the first event on.
 #[test]
 fn widths_are_those_of_each_event() {
     let test = SessionTest::new("session-meanings-widths");
@@ -170,15 +170,15 @@ fn widths_are_those_of_each_event() {
         assert!(test.fixture.command(program).status().expect("it runs").success());
         wait_for("that it is counted", || count("recorded") + count("lost") >= so_far);
         assert_eq!((count("recorded"), count("lost")), (so_far, 0));
-        // What is compiled for the first one is in force when the recorder has nothing to do.
+        // The filter compiled for the first event is in effect when the recorder is idle.
         test.ok("event on web m:*");
     }
     test.ok("session destroy web");
 }
 
 /// RECORD a program that another command starts, so that its events are unknown, with filters that
-/// are wrong if its fields are confused; and again, when they are known. EXPECT the same both
-/// times, or that all events of the first time are counted as lost; and that no filter is refused.
+/// are wrong if its fields are confused; and again, when its events are known. EXPECT equal events
+/// both times, or that all events of the first time are counted as lost; and no refused filter.
 #[test]
 fn first_events_are_judged_as_later_ones_or_counted() {
     let test = SessionTest::new("session-meanings-first");
@@ -190,7 +190,7 @@ fn first_events_are_judged_as_later_ones_or_counted() {
         ("length - 5 < 0", 20, true),
         ("-length > 1000", 0, true),
         ("length - 5 > 1000 || a == 3", 4, true),
-        // There is no z[3] of four in five.
+        // The event with four elements in five emissions has no z[3] in one.
         ("a == 3 || z[3] > 0", 12, false),
         ("a >= 0 || z[3] > 0 || z[2] == 1", 40, false),
         ("a < 5 && z[3] > 0", 4, true),

@@ -1,10 +1,10 @@
-//! Memory of sessions: allocated as CPUs are used, released when it is no longer needed.
+//! Memory of sessions: allocated when CPUs are used, released when it is no longer needed.
 
 use std::time::{Duration, Instant};
 
 use crate::session_test::{BurstProgram, SessionTest, assert_range_present};
 
-/// So many CPUs does the machine claim; as soon is memory given back.
+/// Number of CPUs that the machine seems to have; and time after which memory is released.
 const MANY_CPUS: (&str, &str) = ("TRACKWAY_TEST_CPUS", "256");
 const SHORT_IDLE_TIME: (&str, &str) = ("TRACKWAY_TEST_IDLE_MS", "20");
 const MEBIBYTE: u64 = 1 << 20;
@@ -27,8 +27,9 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// RUN a session on a machine that claims 256 CPUs; a program that counts in bursts, with pauses.
-/// EXPECT less than 4 MiB while it is idle, more in a burst, as little as before soon afterwards.
+/// RUN a session on a machine that seems to have 256 CPUs; a program that counts in bursts, with
+/// pauses. EXPECT less than 4 MiB while it is idle, more in a burst, and soon afterwards as little
+/// as before.
 #[test]
 fn an_idle_session_on_256_cpus_takes_little_and_a_burst_s_memory_goes_back() {
     let test = SessionTest::new("session-memory");
@@ -47,11 +48,11 @@ fn an_idle_session_on_256_cpus_takes_little_and_a_burst_s_memory_goes_back() {
 }
 
 /// RUN a program that counts in bursts, with pauses of which some are long enough, in a session
-/// that gives all memory of CPUs back at once. EXPECT every event, once and in order.
+/// that releases all memory of CPUs at once. EXPECT every event, once and in order.
 #[test]
 fn nothing_is_lost_while_memory_comes_and_goes() {
     let test = SessionTest::new("session-lean");
-    // Sub-buffers so large that CPUs begin without one.
+    // The sub-buffers are so large that CPUs begin without one.
     create_session(
         &test,
         "session create web --event life:* --context vtid --sub-buffers 2 -o trace",

@@ -1,4 +1,4 @@
-//! `trackway record` answers the requests that background sessions answer.
+//! `trackway record` answers the same requests as background sessions.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,17 +12,17 @@ use crate::session_test::{BurstProgram, SessionTest, command_result};
 /// A command that `trackway record` records.
 struct RecordedCommand {
     bursts: BurstProgram,
-    /// Name of its session.
+    /// Name of the command's session.
     name: String,
 }
 
 impl RecordedCommand {
-    /// Starts the program that counts, a hundred at a time, and waits for its first hundred.
+    /// Starts the program, which counts a hundred at a time, and waits for its first hundred.
     fn begin(test: &SessionTest, options: &str) -> Self {
         Self::start(test, &mut test.command(&format!("record {options} -o trace --")))
     }
 
-    /// By this command, which the program's words are added to.
+    /// Starts the program by `command`, to which its words are added.
     fn start(test: &SessionTest, command: &mut Command) -> Self {
         let steps = test.steps_from(0);
         command.arg(&test.emitter).args(["bursts", "100"]).env("STEPS", steps.path());
@@ -48,7 +48,7 @@ impl RecordedCommand {
     }
 }
 
-/// Asserts that the trace has exactly these numbers of the program, in order: each range without
+/// Asserts that the trace has exactly these numbers of the program, in order; each range excludes
 /// its end.
 fn assert_exact_numbers(test: &SessionTest, trace: &str, ranges: &[(u64, u64)]) {
     let expected: Vec<u64> = ranges.iter().flat_map(|&(first, end)| first..end).collect();
@@ -56,8 +56,8 @@ fn assert_exact_numbers(test: &SessionTest, trace: &str, ranges: &[(u64, u64)]) 
     assert!(numbers == expected, "{trace} has {numbers:?}");
 }
 
-/// RUN list, status and save of the session of `record`, by name and without. EXPECT a session, in
-/// the foreground, with its channel; the saved file begins a session; nothing is listed after its
+/// RUN list, status and save of the session of `record`, by name and without. EXPECT a foreground
+/// session with its channel; the saved file to begin a session; and no session listed after its
 /// end.
 #[test]
 fn a_recording_is_a_session() {
@@ -93,8 +93,8 @@ fn a_recording_is_a_session() {
     assert_eq!(again["buffer-size"], "256K");
 }
 
-/// RUN event off, event on, stop, start while `record` records. EXPECT that exactly the events
-/// emitted meanwhile are missing.
+/// RUN event off, event on, stop, start while `record` records. EXPECT exactly the events of the
+/// disabled and stopped times to be missing.
 #[test]
 fn events_are_switched_off_and_on_again() {
     let test = SessionTest::new("record-events");
@@ -104,7 +104,7 @@ fn events_are_switched_off_and_on_again() {
     recorded.ok(&test, "event on", "life:step");
     recorded.next();
     recorded.ok(&test, "session stop", "");
-    // What was emitted before is in the trace, as of any session that is stopped.
+    // Events emitted before are in the trace, as in any stopped session.
     assert_exact_numbers(&test, "trace", &[(0, 100), (200, 300)]);
     let list = test.ok("session list").0;
     assert!(list.contains("foreground, stopped"), "{list}");
@@ -118,7 +118,7 @@ fn events_are_switched_off_and_on_again() {
 }
 
 /// RUN channel add, set and remove, and clear, while `record` records. EXPECT the events of each
-/// channel, once; none from before the clear.
+/// channel, once; no events from before the clear.
 #[test]
 fn channels_come_change_and_go() {
     let test = SessionTest::new("record-channels");
@@ -142,8 +142,8 @@ fn channels_come_change_and_go() {
     }
 }
 
-/// RUN snapshot of `record --overwrite`, twice. EXPECT the events in memory, each time; the trace
-/// has all at the end, as without. Without a flight recorder, the command reports that.
+/// RUN snapshot of `record --overwrite`, twice. EXPECT the events in memory, each time; and all
+/// events in the trace at the end. Without a flight recorder, the command reports that.
 #[test]
 fn a_flight_recorder_in_the_foreground_has_snapshots() {
     let test = SessionTest::new("record-snapshot");
@@ -168,9 +168,9 @@ fn a_flight_recorder_in_the_foreground_has_snapshots() {
     recorded.finish();
 }
 
-/// RUN destroy while the command runs. EXPECT a complete trace at once, its counts as the answer
-/// and on the terminal; the command goes on, unrecorded, gets signals, and its status is
-/// `record`'s.
+/// RUN destroy while the command runs. EXPECT a complete trace at once, with its counts in the
+/// answer and on the terminal; the command to continue, unrecorded, and to get signals; and its
+/// status as the status of `record`.
 #[test]
 fn destroy_ends_the_recording_and_not_the_command() {
     let test = SessionTest::new("record-destroy");
@@ -198,9 +198,9 @@ fn destroy_ends_the_recording_and_not_the_command() {
     assert_exact_numbers(&test, "trace", &[(0, 200)]);
 }
 
-/// RUN record where sockets are impossible: no folder, one that is open to others. EXPECT that it
-/// records without a message about that (but with messages about traces to recover, which it looks
-/// up there).
+/// RUN record when sockets are impossible: no folder, or a folder that is open to others. EXPECT it
+/// to record without a message about that (but with messages about traces to recover, which it
+/// searches in that folder).
 #[test]
 fn record_needs_no_socket() {
     let test = SessionTest::new("record-no-socket");
@@ -221,8 +221,8 @@ fn record_needs_no_socket() {
     }
 }
 
-/// RUN print --follow of a recording. EXPECT events while it records, all of them, and the end with
-/// the command's.
+/// RUN print --follow of a recording. EXPECT all events while it records, and the follower to end
+/// with the command.
 #[test]
 fn a_recording_can_be_followed() {
     let test = SessionTest::new("record-follow");
@@ -245,8 +245,8 @@ fn a_recording_can_be_followed() {
     assert!(numbers.into_iter().eq(0..300));
 }
 
-/// RUN commands that name no session, and destroy --all, at the same time as `record`. EXPECT that
-/// they apply to the background session, as without `record`.
+/// RUN commands that name no session, and destroy --all, at the same time as `record`. EXPECT them
+/// to apply to the background session, as without `record`.
 #[test]
 fn sessions_in_the_background_come_first() {
     let test = SessionTest::new("record-beside");
@@ -264,8 +264,8 @@ fn sessions_in_the_background_come_first() {
     assert_exact_numbers(&test, "trace", &[(0, 100)]);
 }
 
-/// RUN record, killed. EXPECT that it is listed as dead, and no longer after the next one, which
-/// recovers its trace.
+/// RUN record, killed. EXPECT it to be listed as dead, and not to be listed after the next
+/// recording, which recovers its trace.
 #[test]
 fn the_name_of_one_that_was_killed_goes() {
     let test = SessionTest::new("record-killed");

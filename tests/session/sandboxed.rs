@@ -1,4 +1,5 @@
-//! Programs in sandboxes that kill for system calls, with filters and contexts that would need one.
+//! Programs in sandboxes that kill for some system calls, with filters and contexts that would need
+//! such a call.
 
 use trackway_tests::report_skipped;
 use trackway_tests::steps::wait_for;
@@ -6,7 +7,7 @@ use trackway_tests::steps::wait_for;
 use crate::session_test::{SessionTest, command_result};
 
 /// RUN a program in a sandbox that kills for prctl(2), among others; with the thread's name in a
-/// filter, and as a context. EXPECT that it lives, and that the name is the program's.
+/// filter, and as a context. EXPECT it to survive, and the name to be the program's.
 #[test]
 fn a_sandboxed_program_is_not_killed_for_its_name() {
     for arguments in [&[][..], &["before"]] {

@@ -1,4 +1,5 @@
-//! Selection of processes by id, executable and namespace: running ones, and ones that start later.
+//! Selection of processes by id, executable and namespace: running processes, and processes that
+//! start later.
 
 use std::os::unix::fs::MetadataExt as _;
 
@@ -40,8 +41,8 @@ fn processes_are_chosen_by_id() {
     assert_eq!(text.lines().count(), 30 + 30 + 5);
 }
 
-/// RUN create --executable by file name, by path, by pattern; programs that run, and that are
-/// started later. EXPECT the events of those that match.
+/// RUN create --executable by file name, by path, by pattern; programs that run already, and
+/// programs that start later. EXPECT the events of the matching programs.
 #[test]
 fn processes_are_chosen_by_executable() {
     let test = SessionTest::new("session-executable");
@@ -69,8 +70,8 @@ fn processes_are_chosen_by_executable() {
     assert_eq!(["name", "pattern", "path", "running"].map(count), [3, 7, 4, 15]);
 }
 
-/// RUN create --pid-namespace of an existing namespace, and of one whose program is started later.
-/// EXPECT only the events from there.
+/// RUN create --pid-namespace of an existing namespace, and of one whose program starts later.
+/// EXPECT only the events of that namespace.
 #[test]
 fn processes_are_chosen_by_namespace() {
     if !is_root() {
@@ -78,7 +79,8 @@ fn processes_are_chosen_by_namespace() {
     }
     let test = SessionTest::new("session-namespace");
     let steps = Steps::new(&test.fixture, "steps-inside");
-    // The shell is the first process there; it starts one program at once, and one on request.
+    // The shell is the first process of the namespace; it starts one program at once, and one on
+    // request.
     let script = "\"$1\" steps 6; read line < go; \"$1\" steps 7";
     let go = test.fixture.path("go");
     assert!(test.fixture.command("mkfifo").arg(&go).status().expect("mkfifo runs").success());
@@ -107,8 +109,8 @@ fn child_pid_namespace(pid: u32) -> Option<u64> {
     Some(std::fs::metadata(format!("/proc/{pid}/ns/pid_for_children")).ok()?.ino())
 }
 
-/// RUN sessions whose patterns are separated by commas. EXPECT each of the events, and none that is
-/// excluded so.
+/// RUN sessions whose patterns are separated by commas. EXPECT the events of each pattern, and none
+/// that an exclusion in the list names.
 #[test]
 fn patterns_may_stand_with_commas_between_them() {
     let test = SessionTest::new("session-which-commas");

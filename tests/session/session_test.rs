@@ -12,10 +12,10 @@ use serde_json::Value;
 use trackway_tests::Fixture;
 use trackway_tests::steps::{RunningProgram, Steps};
 
-/// Numbers of each stream, in the order in which they are in a trace.
+/// Numbers of each stream, in the order of the trace.
 pub(crate) type StreamNumbers = BTreeMap<u32, Vec<u64>>;
 
-/// Stream of programs that run to their end, other than those of programs that go on.
+/// Stream of programs that run to their end, distinct from the streams of continuing programs.
 pub(crate) const RUN_ONCE_STREAM: u32 = 10_000;
 
 /// A fixture with the program of `emitter.c`.
@@ -25,7 +25,7 @@ pub(crate) struct SessionTest {
     _compiled: Arc<CompiledProgram>,
 }
 
-/// The program, compiled once for all tests that run at a time.
+/// The program, compiled once for all tests of this process.
 struct CompiledProgram {
     path: PathBuf,
     _fixture: Fixture,
@@ -52,7 +52,7 @@ impl SessionTest {
         Self { fixture: Fixture::new(name), emitter: compiled.path.clone(), _compiled: compiled }
     }
 
-    /// Returns `trackway LINE`, ready to be run.
+    /// Makes the command `trackway LINE`.
     pub(crate) fn command(&self, line: &str) -> Command {
         self.fixture.trackway(&line.split_whitespace().collect::<Vec<_>>())
     }
@@ -94,7 +94,7 @@ impl SessionTest {
         u32::try_from(pid).expect("a process id")
     }
 
-    /// Returns the program, ready to be started so that it counts in `steps`.
+    /// Makes the command that runs the program, which counts in `steps`.
     pub(crate) fn program(&self, steps: &Steps, mode: &str, argument: u64) -> Command {
         let mut command = self.fixture.command(&self.emitter);
         command.arg(mode).arg(argument.to_string()).env("STEPS", steps.path());
@@ -114,7 +114,7 @@ impl SessionTest {
         self.steps_from(RUN_ONCE_STREAM)
     }
 
-    /// Returns the counters of a program that counts in this stream and those after it.
+    /// Makes the counters of a program that counts in this stream and the following ones.
     pub(crate) fn steps_from(&self, first: u32) -> Steps {
         let steps = new_steps(self);
         write_word(&steps, 0, first);
@@ -132,7 +132,7 @@ impl SessionTest {
         names
     }
 
-    /// Returns the numbers in a trace, as `trackway print` and babeltrace2 both read it.
+    /// Returns the numbers in a trace, which must be equal from `trackway print` and babeltrace2.
     pub(crate) fn numbers(&self, trace: &str) -> StreamNumbers {
         let trace = self.fixture.path(trace);
         let numbers = parse_numbers(&self.fixture.print(&trace));
@@ -148,20 +148,20 @@ impl SessionTest {
         self.fixture.path(trace).join("ust/uid").exists() && self.mark(trace).is_some()
     }
 
-    /// Returns the mark of a complete trace.
+    /// Returns the path of the file that marks a complete trace.
     pub(crate) fn mark(&self, trace: &str) -> Option<PathBuf> {
         find_file(&self.fixture.path(trace), "complete")
     }
 }
 
-/// The program that counts, while it runs.
+/// The running program, which counts continuously.
 pub(crate) struct CountingProgram {
     pub(crate) steps: Steps,
     pub(crate) running: RunningProgram,
 }
 
 impl CountingProgram {
-    /// Starts threads that count, and waits until they do.
+    /// Starts threads that count, and waits until they count.
     pub(crate) fn threads(test: &SessionTest, count: u64) -> Self {
         let steps = new_steps(test);
         let running = RunningProgram::start(&mut test.program(&steps, "threads", count));
@@ -169,7 +169,7 @@ impl CountingProgram {
         Self { steps, running }
     }
 
-    /// Ends it, and checks that it ended well.
+    /// Ends the program, and checks that it succeeded.
     pub(crate) fn finish(self) -> Steps {
         self.steps.stop();
         let output = self.running.finish();
@@ -178,7 +178,7 @@ impl CountingProgram {
     }
 }
 
-/// The program that counts so much at a time, while it runs.
+/// The running program, which counts in bursts of equal size.
 pub(crate) struct BurstProgram {
     pub(crate) steps: Steps,
     pub(crate) running: RunningProgram,
@@ -193,14 +193,14 @@ impl BurstProgram {
         Self::begin(steps, &mut program)
     }
 
-    /// Starts this program, which counts in `steps`.
+    /// Starts the program by this command; the program counts in `steps`.
     pub(crate) fn begin(steps: Steps, program: &mut Command) -> Self {
         let running = RunningProgram::start(program);
         steps.wait_ready(1);
         Self { steps, running, done: 1 }
     }
 
-    /// Lets the program emit one more burst, from its begin to its end.
+    /// Makes the program emit one more burst; returns after the burst.
     pub(crate) fn next(&mut self) {
         write_word(&self.steps, 4, self.done);
         self.done += 1;
@@ -214,28 +214,27 @@ impl BurstProgram {
     }
 }
 
-/// Makes counters for a program of its own.
+/// Makes separate counters for one program.
 fn new_steps(test: &SessionTest) -> Steps {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     Steps::new(&test.fixture, &format!("counters-{number}"))
 }
 
-/// Writes a word of the head of a file of counters.
+/// Writes a word in the head of a file of counters.
 fn write_word(steps: &Steps, at: u64, word: u32) {
     let file = std::fs::OpenOptions::new().write(true).open(steps.path());
     let file = file.expect("the counters' file");
     file.write_all_at(&word.to_le_bytes(), at).expect("its head");
 }
 
-/// Returns the result of a command: whether it succeeded, its output, and its messages.
+/// Returns the result of a command: true if it succeeded, its output, and its messages.
 pub(crate) fn command_result(output: &Output) -> (bool, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.success(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Returns the numbers in printed events. The contexts of the thread must be right, where there are
-/// some.
+/// Returns the numbers in printed events. The thread's contexts must be right, if there are any.
 pub(crate) fn parse_numbers(text: &str) -> StreamNumbers {
     let mut numbers = StreamNumbers::new();
     for line in text.lines().filter(|line| line.contains(" life:step: ")) {

@@ -1,5 +1,5 @@
-//! Recommended buffer sizes: a loss for lack of room reports the size that would have sufficed, and
-//! other losses do not.
+//! Recommended buffer sizes: a loss for lack of buffer space reports a sufficient size, and other
+//! losses do not.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -53,12 +53,12 @@ fn the_size_that_would_have_kept_what_was_lost_keeps_it() {
     let talk = record_burst(&test, "enough", size);
     assert!(talk.contains("trackway: 50,000 events recorded, 0 lost, "), "{size}: {talk}");
     assert!(!talk.contains("hint: "), "{talk}");
-    // Some 2 MB: not far more than that.
+    // The events take some 2 MB: the size is not far above that.
     assert!(["1M", "2M", "4M", "8M"].contains(&size), "{size}");
 }
 
-/// Program that emits as many events as its first argument says, with texts of as many bytes as the
-/// second.
+/// Program that emits as many events as its first argument, with texts of as many bytes as its
+/// second argument.
 const TEXTS_SOURCE: &str = "#include <stdlib.h>\n#include <string.h>\n\
     #include <trackway/trackway.h>\n\
     TRACKWAY_EVENT(texts, text, TRACKWAY_INFO, (str, text));\n\

@@ -2,8 +2,8 @@
 
 use crate::users_fixture::{ANN_UID, BOB_UID, EVE_UID, UsersTest};
 
-/// RUN sessions over users whose programs execute nothing while they record; stop one of them.
-/// EXPECT reasons that name the processes of the recorded users, those of a user who is not
+/// RUN sessions over users whose programs execute no event while they record; stop one of them.
+/// EXPECT reasons that name the processes of the recorded users, the processes of a user who is not
 /// recorded, and the stop.
 #[test]
 fn a_session_over_users_without_an_event_reports_why() {
@@ -24,7 +24,7 @@ fn a_session_over_users_without_an_event_reports_why() {
                 pids.into_iter().filter(|pid| [ann, bob, eve].contains(pid)).collect();
             (reason["reason"].as_str().expect("a word").to_owned(), ours)
         });
-        // Programs of other tests run, too.
+        // Programs of other tests also run, and have other reasons.
         reasons.filter(|(reason, pids)| reason == "stopped" || !pids.is_empty()).collect()
     };
     let sorted = |mut pids: Vec<u64>| {

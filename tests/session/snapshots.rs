@@ -10,7 +10,7 @@ use crate::session_test::{
     assert_range_present, parse_numbers,
 };
 
-/// Asserts that all streams have numbers without a gap, and none twice; returns their count.
+/// Asserts that all streams have numbers without gaps and repetitions; returns their count.
 fn assert_gapless(numbers: &StreamNumbers) -> usize {
     for (stream, numbers) in numbers {
         let expected = numbers[0]..numbers[0] + numbers.len() as u64;
@@ -33,7 +33,7 @@ fn a_snapshot_has_what_the_flight_recorder_has() {
     bursts.next();
     test.ok("session snapshot -o elsewhere");
     bursts.next();
-    // Only those in its folder are counted there.
+    // The number only counts snapshots in the session's folder.
     let (text, _) = test.ok("session snapshot");
     assert_eq!(PathBuf::from(text.trim_end()), test.fixture.path("flight/snapshot-2"));
     assert_eq!(test.status("flight")["snapshots"], 3);
@@ -47,7 +47,7 @@ fn a_snapshot_has_what_the_flight_recorder_has() {
     let talk = test.refused("session snapshot -o elsewhere/ust");
     assert!(!talk.is_empty());
     test.ok("session destroy");
-    // Snapshots stay, and the session has written nothing else.
+    // Snapshots remain, and the session has written no other files.
     let left = std::fs::read_dir(test.fixture.path("flight")).expect("its folder").flatten();
     let mut left: Vec<_> = left.map(|entry| entry.file_name()).collect();
     left.sort();
@@ -60,9 +60,9 @@ fn a_snapshot_of_the_last_seconds_leaves_out_what_is_older() {
     let test = SessionTest::new("session-last");
     test.ok("session create flight --flight-recorder --buffer-size 256K -o flight");
     let mut bursts = BurstProgram::of(&test, 3000);
-    // It is about time that passes.
+    // The option depends on elapsed time.
     std::thread::sleep(Duration::from_millis(1500));
-    // So many sub-buffers more that the older events' are not among the newest.
+    // The burst fills enough sub-buffers that those of the older events are not among the newest.
     bursts.next();
     test.ok("session snapshot --last 1s -o last");
     test.ok("session snapshot -o whole");
@@ -75,8 +75,8 @@ fn a_snapshot_of_the_last_seconds_leaves_out_what_is_older() {
     assert!(whole[&0].len() > last[&0].len());
 }
 
-/// RUN snapshots while four threads count, in buffers that wrap. EXPECT no gaps in each, the same
-/// bytes of common packets, and each event once in all of them together.
+/// RUN snapshots while four threads count, in buffers that wrap. EXPECT no gaps in each, equal
+/// bytes in common packets, and each event once in all snapshots together.
 #[test]
 fn snapshots_while_it_records_have_no_gaps_and_merge() {
     let test = SessionTest::new("session-merge");
@@ -98,7 +98,7 @@ fn snapshots_while_it_records_have_no_gaps_and_merge() {
     assert_gapless(&all);
     let last = test.numbers("flight/snapshot-5");
     assert_eq!(all, last, "the last has all, since nothing was overwritten");
-    // All of a folder, as one.
+    // The folder with all snapshots is read as one trace.
     assert_eq!(parse_numbers(&test.ok("print flight").0), all);
 }
 
@@ -117,8 +117,8 @@ fn programs_ask_for_snapshots() {
     assert!(notices.contains("50 events in "), "{notices}");
 }
 
-/// RUN another such program as soon as the first one's snapshot is there. EXPECT a second snapshot,
-/// later, with the events of both.
+/// RUN a second such program as soon as the first snapshot exists. EXPECT a second snapshot, later,
+/// with the events of both.
 #[test]
 fn snapshots_requested_too_soon_are_written_later() {
     let test = SessionTest::new("session-program-snapshots");
@@ -131,10 +131,10 @@ fn snapshots_requested_too_soon_are_written_later() {
     assert_eq!(numbers.values().map(Vec::len).sum::<usize>(), 100, "{numbers:?}");
 }
 
-/// RUN snapshots of a session before and after channels are replaced and added; its folder printed,
-/// the snapshots merged. EXPECT every event that is in one of them, once; by babeltrace2 in each of
-/// them and in the merged ones. (babeltrace2 does not read the folder with all of them, where
-/// several snapshots have the unfinished sub-buffer.)
+/// RUN snapshots of a session before and after channels are replaced and added; print the folder,
+/// and merge the snapshots. EXPECT every event of any snapshot, once; by babeltrace2 in each
+/// snapshot and in the merged trace. (babeltrace2 does not read the folder with all snapshots, of
+/// which several contain the unfinished sub-buffer.)
 #[test]
 fn pieces_of_a_session_whose_channels_changed_are_read_together() {
     let test = SessionTest::new("session-pieces");
@@ -163,7 +163,7 @@ fn pieces_of_a_session_whose_channels_changed_are_read_together() {
 }
 
 /// RUN flight recorders whose folders are moved, and others that record into the old places. EXPECT
-/// snapshots in the moved folder, and that the end of one recorder removes no files of the other,
+/// snapshots in the moved folder. EXPECT the end of one recorder to remove no files of the other,
 /// and none that the user put into the old place.
 #[test]
 fn a_flight_recorder_that_was_moved_leaves_its_old_place_alone() {

@@ -1,4 +1,4 @@
-//! Input of a session's socket that is no request.
+//! Input of a session's socket that is not a request.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -12,12 +12,12 @@ use crate::session_test::{BurstProgram, CountingProgram, SessionTest, assert_all
 
 fn connect_to_recorder(test: &SessionTest) -> UnixStream {
     let stream = UnixStream::connect(test.fixture.run_dir().join("web.sock")).expect("a socket");
-    // Longer than any answer takes; a recorder that does not answer fails the test.
+    // The time limit exceeds that of any answer; a recorder that does not answer fails the test.
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
     stream
 }
 
-/// Sends a line; the answer.
+/// Sends a line; returns the answer.
 fn send_request(stream: &mut UnixStream, line: &[u8]) -> Value {
     send_line(stream, line);
     read_response(stream)
@@ -36,7 +36,7 @@ fn read_response(stream: &mut UnixStream) -> Value {
 const STATUS_REQUEST: &[u8] = b"{\"version\":1,\"ask\":\"status\"}";
 
 /// RUN random bytes, half lines, lines that never end, other versions, while a program counts.
-/// EXPECT a refusal for each line, other clients are answered, and nothing is lost.
+/// EXPECT a refusal for each line, answers to other clients, and no lost event.
 #[test]
 fn garbage_is_refused_and_the_session_goes_on() {
     let test = SessionTest::new("session-garbage");
@@ -57,7 +57,7 @@ fn garbage_is_refused_and_the_session_goes_on() {
         assert_eq!(answer["answer"], "refused", "{answer}");
         assert!(answer["why"].as_str().is_some_and(|text| text.contains(why)), "{answer}");
     }
-    // Many levels of nesting do not exhaust its stack.
+    // Many levels of nesting do not exhaust the recorder's stack.
     let answer = send_request(
         &mut stream,
         &[b"{\"version\":1,\"x\":".to_vec(), vec![b'['; 200_000]].concat(),
@@ -73,7 +73,7 @@ fn garbage_is_refused_and_the_session_goes_on() {
     for _ in 0..20 {
         let bytes: Vec<u8> =
             (0..random.next_below(5000)).map(|_| random.next_below(256) as u8).collect();
-        // The recorder may refuse the rest in the middle of the write.
+        // The recorder may refuse the input in the middle of the write.
         let _ = connect_to_recorder(&test).write_all(&bytes);
     }
     let mut half = connect_to_recorder(&test);
@@ -101,8 +101,8 @@ fn garbage_is_refused_and_the_session_goes_on() {
     assert_all_present(&test.numbers("trace"), &steps);
 }
 
-/// RUN several requests in one write, one of which ends the session, with others after it. EXPECT
-/// an answer to each, in order.
+/// RUN several requests in one write; one of them ends the session, and others follow it. EXPECT an
+/// answer to each, in order.
 #[test]
 fn requests_that_come_at_once_are_all_answered() {
     let test = SessionTest::new("session-at-once");
@@ -121,8 +121,8 @@ fn requests_that_come_at_once_are_all_answered() {
     assert!(test.is_complete("trace"));
 }
 
-/// RUN 100 connections that send nothing, and one that reads nothing. EXPECT that they hinder only
-/// each other: the session records on, and answers when some have gone.
+/// RUN 100 connections that send nothing, and one that reads nothing. EXPECT them to hinder only
+/// each other: the session keeps recording, and answers when some have closed.
 #[test]
 fn a_hundred_connections_do_not_keep_it_from_recording() {
     let test = SessionTest::new("session-crowd");
@@ -152,8 +152,8 @@ fn a_hundred_connections_do_not_keep_it_from_recording() {
     assert_all_present(&test.numbers("trace"), &steps);
 }
 
-/// RUN stop while the recorder is suspended, until the command gives up; then let the recorder go
-/// on. EXPECT that it still records: the stop was abandoned.
+/// RUN stop while the recorder is suspended, until the command gives up; then continue the
+/// recorder. EXPECT it to record still: the stop was abandoned.
 #[test]
 fn abandoned_requests_are_not_carried_out_later() {
     let test = SessionTest::new("session-given-up");
@@ -167,9 +167,9 @@ fn abandoned_requests_are_not_carried_out_later() {
     test.ok("session destroy");
 }
 
-/// RUN status, requested while the recorder is suspended, of a program that has gone on meanwhile.
-/// EXPECT that all events recorded before the request are counted, though the recorder has not
-/// drained its buffers since.
+/// RUN status, requested while the recorder is suspended, for a program that has continued
+/// meanwhile. EXPECT all events recorded before the request to be counted, although the recorder
+/// has not drained its buffers since.
 #[test]
 fn events_before_a_status_request_are_counted() {
     let test = SessionTest::new("session-counted");

@@ -11,8 +11,7 @@ use crate::session_test::{
     BurstProgram, RUN_ONCE_STREAM, SessionTest, StreamNumbers, command_result, parse_numbers,
 };
 
-/// A fixture with a mount in a mount namespace of its own, which lives as long as its first
-/// process.
+/// A fixture with a mount in a private mount namespace, which lives as long as its first process.
 struct MountedTest {
     test: SessionTest,
     holder: RunningProgram,
@@ -20,7 +19,7 @@ struct MountedTest {
 
 impl MountedTest {
     /// Mounts a tmpfs with these options on this folder; returns `None`, after printing the reason,
-    /// where that is impossible.
+    /// if that is impossible.
     fn new(name: &str, folder: impl Fn(&SessionTest) -> PathBuf, options: &str) -> Option<Self> {
         if !is_root() {
             report_skipped("not root: mounts");
@@ -42,7 +41,7 @@ impl MountedTest {
         Some(Self { test, holder })
     }
 
-    /// Returns such a command, which runs in the namespace.
+    /// Returns `command`, run in the namespace.
     fn enter(&self, command: &Command) -> Command {
         let namespace = format!("--mount=/proc/{}/ns/mnt", self.holder.pid());
         let mut inside = self.test.fixture.command("nsenter");
@@ -62,7 +61,7 @@ impl MountedTest {
         (text, talk)
     }
 
-    /// Runs the program in this mode to its end in the namespace.
+    /// Runs the program in the namespace, in the mode `steps`, to its end.
     fn emit(&self, count: u64) {
         let steps = self.test.steps_of_one();
         let output = self.enter(&self.test.program(&steps, "steps", count)).output();
@@ -70,7 +69,7 @@ impl MountedTest {
         assert!(output.status.success(), "{output:?}");
     }
 
-    /// Returns a path in the mount, from outside.
+    /// Returns a path in the mount, as other processes outside can open it.
     fn path(&self, name: &str) -> PathBuf {
         let path = self.test.fixture.path(name);
         format!("/proc/{}/root{}", self.holder.pid(), path.display()).into()
@@ -87,8 +86,8 @@ fn parse_event_counts(talk: &str) -> (u64, u64) {
     (summary.recorded, summary.lost)
 }
 
-/// RUN a session on a disk of 1 MiB that gets full; then there is room again. EXPECT that it
-/// reports that, counts the losses, and goes on recording.
+/// RUN a session on a disk of 1 MiB that gets full; then there is space again. EXPECT it to report
+/// that, to count the losses, and to continue recording.
 #[test]
 fn a_full_disk_loses_events_and_no_more_than_that() {
     let small = |test: &SessionTest| test.fixture.path("small");
@@ -120,8 +119,8 @@ fn a_full_disk_loses_events_and_no_more_than_that() {
     assert_eq!(numbers.last(), Some(&(emitted - 1)), "the last burst had room");
 }
 
-/// RUN a session whose trace is bounded on a disk of 1 MiB, while a program emits several times as
-/// much. EXPECT that the disk never gets full: nothing is lost, and the newest events are there.
+/// RUN a session with a bounded trace on a disk of 1 MiB, while a program emits several times as
+/// much. EXPECT the disk never to be full: no lost event, and the newest events in the trace.
 #[test]
 fn a_bounded_trace_does_not_fill_the_disk() {
     let small = |test: &SessionTest| test.fixture.path("small");
@@ -148,8 +147,8 @@ fn a_bounded_trace_does_not_fill_the_disk() {
     assert_eq!(numbers.last(), Some(&(emitted - 1)));
 }
 
-/// RUN destroy while the disk is full; recover when there is room. EXPECT that it fails with a
-/// hint, and that no recorded event is missing afterwards.
+/// RUN destroy while the disk is full; recover when there is space. EXPECT destroy to fail with a
+/// hint, and no recorded event to be missing afterwards.
 #[test]
 fn events_that_did_not_fit_on_the_disk_are_recovered() {
     let small = |test: &SessionTest| test.fixture.path("small");
@@ -157,7 +156,7 @@ fn events_that_did_not_fit_on_the_disk_are_recovered() {
     let filler = inside.path("small/filler");
     std::fs::write(&filler, vec![1; 800 << 10]).expect("there is room for it");
     inside.ok("session create web --event life:* --buffer-size 4M -o small/trace");
-    // More than is left of the disk, less than fits into the buffers.
+    // The events exceed the remaining disk space, but fit into the buffers.
     inside.emit(10_000);
     let (is_success, _, talk) = command_result(&inside.run("session destroy web"));
     assert!(!is_success && talk.contains("No space left on device"), "{talk}");
@@ -171,9 +170,9 @@ fn events_that_did_not_fit_on_the_disk_are_recovered() {
     assert_eq!(inside.numbers("small/trace")[&RUN_ONCE_STREAM], (0..10_000).collect::<Vec<u64>>());
 }
 
-/// RUN recover of recordings, by each writer path, whose recorder was killed and whose folder is
-/// gone, while the disk is full; recover when there is room. EXPECT that a failed recovery leaves
-/// no folder, and that no event from memory is missing afterwards.
+/// RUN recover of recordings, by each writer path, whose recorder was killed and whose folder was
+/// removed, while the disk is full; recover when there is space. EXPECT a failed recovery to leave
+/// no folder, and no event from memory to be missing afterwards.
 #[test]
 fn a_recovery_beside_that_does_not_fit_on_the_disk_leaves_nothing() {
     const SCRIPT: &str = "kill -STOP $PPID; \"$0\" steps 10000; kill -KILL $PPID";
@@ -185,7 +184,7 @@ fn a_recovery_beside_that_does_not_fit_on_the_disk_leaves_nothing() {
         let test = &inside.test;
         let steps = test.steps_of_one();
         let mut record = test.fixture.command(build_dir().join("trackway"));
-        // So that some sub-buffers fit on the disk.
+        // With these buffers, some sub-buffers fit on the disk.
         let buffers = ["--buffer-size", "4M", "--sub-buffers", "128"];
         record.args(["record", "--reserve", way, "-o", "small/trace"]).args(buffers);
         record.args(["--", "sh", "-c", SCRIPT]);
@@ -212,9 +211,9 @@ fn a_recovery_beside_that_does_not_fit_on_the_disk_leaves_nothing() {
     }
 }
 
-/// RUN a channel that gets other contexts while nothing can be written, because a folder is
-/// missing; destroy when the folder is back; recover. EXPECT that the trace counts as complete only
-/// when nothing is missing.
+/// RUN a channel that gets other contexts while no data can be written, because a folder is
+/// missing; destroy when the folder is back; recover. EXPECT the trace to count as complete only
+/// when no event is missing.
 #[test]
 fn unwritten_events_of_a_replaced_channel_are_recovered() {
     let test = SessionTest::new("session-left-behind");
@@ -236,8 +235,8 @@ fn unwritten_events_of_a_replaced_channel_are_recovered() {
     assert!(test.is_complete("trace"));
 }
 
-/// RUN stop while the disk is full; stop again when there is room. EXPECT that the first fails with
-/// a hint, that the session is stopped, and that everything is there after the second.
+/// RUN stop while the disk is full; stop again when there is space. EXPECT the first to fail with a
+/// hint, the session to be stopped, and all events in the trace after the second.
 #[test]
 fn a_stop_that_cannot_write_fails_and_is_made_good() {
     let small = |test: &SessionTest| test.fixture.path("small");
@@ -250,7 +249,7 @@ fn a_stop_that_cannot_write_fails_and_is_made_good() {
     assert!(!is_success && talk.contains("No space left on device"), "{talk}");
     assert!(talk.contains("hint: it is stopped; stop it again"), "{talk}");
     assert!(inside.ok("session status web").0.contains("session web: stopped"));
-    // Nothing of this.
+    // The stopped session must record none of these events.
     inside.emit(100);
     std::fs::remove_file(filler).expect("it is there");
     inside.ok("session stop web");
@@ -261,13 +260,14 @@ fn a_stop_that_cannot_write_fails_and_is_made_good() {
 }
 
 /// RUN the commands of a session, and of a recording, whose trace was removed meanwhile. EXPECT
-/// that each reports the removal, and none that the trace can be recovered, or written later.
+/// each to report the removal, and none to report that the trace can be recovered, or written
+/// later.
 #[test]
 fn a_trace_that_was_removed_is_said_to_be_gone() {
     let test = SessionTest::new("session-removed");
     test.ok("session create web -o trace");
     test.emit("steps", 10);
-    // The recorder may be making a file there.
+    // The recorder may be making a file in this folder.
     let trace = test.fixture.path("trace");
     wait_for("that it is removed", || std::fs::remove_dir_all(&trace).is_ok());
     test.emit("steps", 10);
@@ -290,8 +290,8 @@ fn a_trace_that_was_removed_is_said_to_be_gone() {
     assert!(test.ok("recover").1.contains("nothing to recover"));
 }
 
-/// RUN record onto a disk that is full at its end; recover when there is room. EXPECT a hint, and
-/// then that no recorded event is missing.
+/// RUN record onto a disk that is full at its end; recover when there is space. EXPECT a hint, and
+/// then no recorded event to be missing.
 #[test]
 fn unwritten_events_of_record_are_reported_as_recoverable() {
     let small = |test: &SessionTest| test.fixture.path("small");
@@ -309,8 +309,8 @@ fn unwritten_events_of_record_are_reported_as_recoverable() {
     assert_eq!(inside.numbers("small/trace")[&RUN_ONCE_STREAM], (0..10_000).collect::<Vec<u64>>());
 }
 
-/// RUN record on a full disk that gets space before the command ends. EXPECT that recording goes on
-/// by itself, and that no event is missing.
+/// RUN record on a full disk that gets space before the command ends. EXPECT recording to continue
+/// by itself, and no event to be missing.
 #[test]
 fn a_command_is_recorded_on_once_its_disk_has_space_again() {
     let small = |test: &SessionTest| test.fixture.path("small");
@@ -335,7 +335,8 @@ fn a_command_is_recorded_on_once_its_disk_has_space_again() {
     assert_eq!(numbers[&(RUN_ONCE_STREAM + 1)], (0..100).collect::<Vec<u64>>());
 }
 
-/// RUN create in a folder that cannot be written. EXPECT a refusal with the reason, nothing left.
+/// RUN create in a folder that cannot be written. EXPECT a refusal with the reason, and no
+/// leftovers.
 #[test]
 fn a_folder_that_cannot_be_written_is_refused() {
     let frozen = |test: &SessionTest| test.fixture.path("frozen");
@@ -352,8 +353,8 @@ fn a_folder_that_cannot_be_written_is_refused() {
     inside.ok("session destroy");
 }
 
-/// RUN a session where shared memory is a tmpfs of 4 MiB, and one without execute permission.
-/// EXPECT that it records as much as fits; that programs live; that all is counted.
+/// RUN a session with a tmpfs of 4 MiB as shared memory, and with one without execute permission.
+/// EXPECT it to record as much as fits; programs to survive; all events to be counted.
 #[test]
 fn small_shared_memory_is_enough_to_start() {
     let window = |test: &SessionTest| test.fixture.window_dir().to_owned();
@@ -369,7 +370,8 @@ fn small_shared_memory_is_enough_to_start() {
     }
 }
 
-/// RUN create with more memory than there is. EXPECT a refusal with the amount, nothing left.
+/// RUN create with more memory than the machine has. EXPECT a refusal with the amount, and no
+/// leftovers.
 #[test]
 fn more_memory_than_there_is_is_refused() {
     let window = |test: &SessionTest| test.fixture.window_dir().to_owned();
@@ -387,8 +389,8 @@ fn more_memory_than_there_is_is_refused() {
     assert_eq!(inside.test.numbers("trace")[&RUN_ONCE_STREAM].len(), 100);
 }
 
-/// RUN sessions with a window of an older version, a damaged one, and sockets of dead recorders in
-/// the folder. EXPECT that they are left alone, or set aside, and that the session records.
+/// RUN sessions with a window of an older version, a damaged window, and sockets of dead recorders
+/// in the folder. EXPECT these to be left alone, or set aside, and the session to record.
 #[test]
 fn leftovers_of_others_do_not_matter() {
     let test = SessionTest::new("session-leftovers");
@@ -420,8 +422,8 @@ fn leftovers_of_others_do_not_matter() {
     assert!(old.exists(), "another version's is not ours to remove");
 }
 
-/// RUN a snapshot onto a disk that has no room for it, and again. EXPECT a refusal each time, and
-/// nothing there: a part of a trace would be taken for a trace.
+/// RUN a snapshot onto a disk that has no space for it, twice. EXPECT a refusal each time, and no
+/// files: a part of a trace would be taken for a trace.
 #[test]
 fn a_snapshot_for_which_there_is_no_room_leaves_nothing() {
     let small = |test: &SessionTest| test.fixture.path("small");
@@ -440,11 +442,12 @@ fn a_snapshot_for_which_there_is_no_room_leaves_nothing() {
     inside.ok("session destroy web");
 }
 
-/// RUN merge onto a disk without room for more files, once the temporary folder is made. EXPECT a
-/// refusal, and no remains.
+/// RUN merge onto a disk without space for more files, once the temporary folder is made. EXPECT a
+/// refusal, and no leftovers.
 #[test]
 fn an_export_for_which_there_is_no_room_leaves_nothing() {
-    // The disk's own folder, the trace's, and the one in it: another file finds no room.
+    // The disk has its own folder, the trace's folder, and the folder in it: another file finds no
+    // space.
     for (inodes, is_there) in [(3, false), (3, true), (2, false)] {
         let small = |test: &SessionTest| test.fixture.path("small");
         let options = format!("nr_inodes={inodes}");

@@ -12,7 +12,7 @@ use crate::session_test::{
     BurstProgram, CountingProgram, RUN_ONCE_STREAM, SessionTest, StreamNumbers, command_result,
 };
 
-/// Sizes of the files of each stream, by number, of a trace.
+/// Returns the sizes of each stream's files in a trace, by file number.
 pub(crate) fn trace_file_sizes(
     test: &SessionTest,
     trace: &str,
@@ -22,7 +22,7 @@ pub(crate) fn trace_file_sizes(
     let uid = uid.flatten().next().expect("a user");
     for entry in std::fs::read_dir(uid.path().join("64-bit")).expect("a folder").flatten() {
         let name = entry.file_name().into_string().expect("a name");
-        // It may have been deleted meanwhile.
+        // The file may have been deleted meanwhile.
         let Ok(metadata) = entry.metadata() else { continue };
         let Some((stem, number)) = name.rsplit_once('.') else { continue };
         let Ok(number) = number.parse() else { continue };
@@ -31,7 +31,8 @@ pub(crate) fn trace_file_sizes(
     streams
 }
 
-/// Asserts that no stream has more files, nor larger ones; the trace's bytes.
+/// Asserts that each stream has at most `count` files of at most `size` bytes; returns the trace's
+/// bytes.
 fn assert_files_bounded(test: &SessionTest, trace: &str, size: u64, count: usize) -> u64 {
     let streams = trace_file_sizes(test, trace);
     for (name, files) in &streams {
@@ -42,7 +43,8 @@ fn assert_files_bounded(test: &SessionTest, trace: &str, size: u64, count: usize
 }
 
 /// Asserts that the numbers are in order, and the newest present; returns their count. The numbers
-/// of a thread on several CPUs may have gaps: each stream goes back as far as its own files do.
+/// of a thread on several CPUs may have gaps: each stream only has the events of its remaining
+/// files.
 fn assert_newest_present(numbers: &StreamNumbers, stream: u32, emitted: u64) -> u64 {
     let there = numbers.get(&stream).map_or(&[][..], Vec::as_slice);
     assert!(there.windows(2).all(|pair| pair[0] < pair[1]), "out of order");
@@ -56,9 +58,9 @@ fn number_before(text: &str, name: &str) -> u64 {
     word.replace(',', "").parse().expect("a number")
 }
 
-/// RUN a session of three files of 16 KiB for each stream, while a program emits megabytes. EXPECT
-/// that the trace is never larger; that both readers read the newest events; that status, save and
-/// the summary show the bounds, and the numbers agree.
+/// RUN a session with three files of 16 KiB for each stream, while a program emits megabytes.
+/// EXPECT the trace never to be larger; both readers to read the newest events; status, save and
+/// the summary to show the bounds; and the numbers to agree.
 #[test]
 fn a_trace_is_bounded_at_any_time() {
     let test = SessionTest::new("session-ring");
@@ -96,7 +98,8 @@ fn a_trace_is_bounded_at_any_time() {
     assert!(test.numbers("cut") == test.numbers("trace"), "streams are put together");
 }
 
-/// RUN record with the same options, also with claims and with lockless buffers. EXPECT the same.
+/// RUN record with the same options, also with claims and with lockless buffers. EXPECT the same
+/// bounds.
 #[test]
 fn a_command_is_recorded_within_bounds() {
     let test = SessionTest::new("session-ring-record");
@@ -117,7 +120,7 @@ fn a_command_is_recorded_within_bounds() {
 }
 
 /// RUN impossible bounds: a number without a size, less than a sub-buffer, a flight recorder.
-/// EXPECT refusals with the reason, and nothing left.
+/// EXPECT refusals with the reason, and no leftovers.
 #[test]
 fn bounds_that_cannot_be_are_refused() {
     let test = SessionTest::new("session-ring-refused");
@@ -134,8 +137,8 @@ fn bounds_that_cannot_be_are_refused() {
     assert!(test.list().is_empty() && !test.fixture.path("trace").exists());
 }
 
-/// RUN a session whose channels are bounded differently, one of them bounded while it records, and
-/// later unbounded. EXPECT that each stream has the bounds of its time, and nothing is lost.
+/// RUN a session whose channels have different bounds, one of them bounded while it records, and
+/// later unbounded. EXPECT each stream to have the bounds of its time, and no lost event.
 #[test]
 fn each_channel_has_its_own_bounds_and_other_ones_when_told() {
     let test = SessionTest::new("session-ring-channels");
@@ -163,13 +166,13 @@ fn each_channel_has_its_own_bounds_and_other_ones_when_told() {
     let (bounded, set, split) = (most("ring-1_"), most("channel0-2_"), most("ring-3_"));
     assert!(bounded == 2 && (1..=2).contains(&set) && split > 2, "{streams:?}");
     assert_eq!(most("channel0_") + most("channel0-4_"), 0, "{streams:?}");
-    // The recording of channel0 is complete except for the files that made room; both readers
+    // The recording of channel0 is complete except for the files that were removed; both readers
     // agree.
     let numbers = test.numbers("trace");
     assert!(numbers[&RUN_ONCE_STREAM].len() > 9000);
 }
 
-/// RUN clear. EXPECT that the trace starts again, within the same bounds.
+/// RUN clear. EXPECT the trace to start again, within the same bounds.
 #[test]
 fn a_bounded_trace_can_be_cleared() {
     let test = SessionTest::new("session-ring-clear");
@@ -184,8 +187,9 @@ fn a_bounded_trace_can_be_cleared() {
     assert_eq!(test.numbers("trace")[&RUN_ONCE_STREAM], (0..20).collect::<Vec<u64>>());
 }
 
-/// RUN kill -9 of the recorder of a bounded trace at any moment, 10 times; print it before it is
-/// recovered, and afterwards. EXPECT the newest numbers of each thread, and the bounds kept.
+/// RUN kill -9 of the recorder of a bounded trace at random moments, 10 times; print the trace
+/// before it is recovered, and afterwards. EXPECT the newest numbers of each thread, and the bounds
+/// kept.
 #[test]
 fn a_bounded_trace_is_recovered_within_its_bounds() {
     let test = SessionTest::new("session-ring-killed");
@@ -213,8 +217,8 @@ fn a_bounded_trace_is_recovered_within_its_bounds() {
     }
 }
 
-/// RUN print of a bounded trace again and again while it is written. EXPECT that it succeeds each
-/// time, without a message about files that are removed meanwhile.
+/// RUN print of a bounded trace repeatedly while it is written. EXPECT it to succeed each time,
+/// without a message about files that are removed meanwhile.
 #[test]
 fn a_bounded_trace_can_be_printed_while_it_is_written() {
     let test = SessionTest::new("session-ring-print");
@@ -232,8 +236,8 @@ fn a_bounded_trace_can_be_printed_while_it_is_written() {
 }
 
 /// RUN print --follow of a bounded trace, by one follower that keeps up and one that is suspended
-/// for a while. EXPECT all events, in order, without a message; and that the overtaken follower
-/// reports how much is missing, and shows the later events.
+/// for a while. EXPECT all events, in order, without a message; and the overtaken follower to
+/// report the number of missing events, and to show the later events.
 #[test]
 fn an_overtaken_follower_of_a_bounded_trace_gets_a_message() {
     use std::process::Stdio;

@@ -1,5 +1,6 @@
 //! Recordings whose recorders were killed and that cannot be completed in place: reported in one
-//! line, recovered next to it, discarded on request, and never in the way of a new one.
+//! line, recovered next to the old place, discarded on request, and never an obstacle to a new
+//! recording.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -10,7 +11,7 @@ use trackway_tests::steps::{is_running, send_signal, wait_for};
 
 use crate::session_test::{RUN_ONCE_STREAM, SessionTest, command_result};
 
-/// Events of each recording.
+/// Number of events of each recording.
 const EVENT_COUNT: usize = 30;
 
 /// Makes a session `name` with events in memory, whose recorder is killed and whose folder is
@@ -21,10 +22,10 @@ fn leave_unfinished_session(test: &SessionTest, name: &str) {
     fs::remove_dir_all(test.fixture.path(name)).expect("its folder");
 }
 
-/// Kills the recorder of a session that has `events` more events in memory by then.
+/// Kills the recorder of a session, which then has `events` more events in memory.
 fn kill_recorder_with_events(test: &SessionTest, name: &str, events: usize) {
     let recorder = test.recorder_of(name);
-    // So that nothing is written before.
+    // The recorder is suspended, so that it writes nothing before.
     send_signal(recorder.cast_signed(), libc::SIGSTOP);
     test.emit("steps", events as u64);
     send_signal(recorder.cast_signed(), libc::SIGKILL);
@@ -50,7 +51,7 @@ fn unfinished_recordings_are_said_in_one_line_and_recovered_beside() {
     let test = SessionTest::new("unfinished");
     let names: Vec<String> = (0..8).map(|number| format!("left-{number}")).collect();
     names.iter().for_each(|name| leave_unfinished_session(&test, name));
-    // Others are recorded where two of them were.
+    // New recordings are made in the places of two of them.
     for name in &names[..2] {
         test.ok(&format!("record -q -o {name} -- true"));
     }
@@ -82,9 +83,9 @@ fn an_unfinished_recording_is_given_up_for_who_asks() {
     assert_eq!(lines_about_earlier_recordings(&test, "record -o new -- true"), [""; 0]);
 }
 
-/// RUN recover --discard where a directory is in place of each file of a stream: of one that was
-/// written before the recorder was killed, and of one that was not. EXPECT that it discards the
-/// events in memory, also where plain recover fails each time.
+/// RUN recover --discard with a directory in place of each stream file: a file that was written
+/// before the recorder was killed, and one that was not. EXPECT it to discard the events in memory,
+/// also if plain recover fails each time.
 #[test]
 fn a_recording_that_cannot_be_completed_in_place_is_given_up_for_who_asks() {
     for is_written in [false, true] {
@@ -120,7 +121,7 @@ fn a_recording_that_cannot_be_completed_in_place_is_given_up_for_who_asks() {
 }
 
 /// RUN recover, and session destroy, under a limit on the size of files that is too small for the
-/// events in memory. EXPECT an error that names it, and that nothing is missing once there is no
+/// events in memory. EXPECT an error that names the limit, and no missing event once there is no
 /// limit.
 #[test]
 fn a_limit_on_the_size_of_files_is_an_error_of_recovery() {
@@ -145,7 +146,7 @@ fn a_limit_on_the_size_of_files_is_an_error_of_recovery() {
 #[test]
 fn the_oldest_unfinished_recordings_make_place_for_new_ones() {
     let test = SessionTest::new("unfinished-full");
-    // The first is stopped, not dead: its place stays occupied.
+    // The first recorder is stopped, not dead: its place stays occupied.
     test.ok("session create stopped --event life:* -o stopped");
     let stopped = test.recorder_of("stopped").cast_signed();
     send_signal(stopped, libc::SIGSTOP);
@@ -159,7 +160,7 @@ fn the_oldest_unfinished_recordings_make_place_for_new_ones() {
         format!("gave up the unfinished recording of {}", test.fixture.path("left-1").display());
     assert!(said[1].contains(&gave_up), "{said:?}");
     assert_eq!(said.len(), 2, "{said:?}");
-    // The one place is enough for one at a time; several at once need others.
+    // One place is enough for one recording at a time; several at once need other places.
     let at_once = ["a", "b", "c", "d"].map(|name| {
         let mut command = test.command(&format!("record -o {name} -- sleep 1"));
         command.spawn().expect("trackway")

@@ -1,4 +1,5 @@
-//! Prefilters: before an event is staged they decide as the filter would afterwards.
+//! Prefilters: they decide before an event is staged, with the same result as the filter
+//! afterwards.
 
 use std::path::PathBuf;
 
@@ -6,7 +7,7 @@ use trackway_tests::Fixture;
 
 use crate::session_test::command_result;
 
-/// Compiles the program of `unstaged.c` in a fixture of its own.
+/// Compiles the program of `unstaged.c` in a separate fixture.
 fn compile_unstaged(name: &str) -> (Fixture, PathBuf) {
     let fixture = Fixture::new(name);
     let program = fixture.compile_file("session/unstaged.c", true, &[]);
@@ -37,9 +38,9 @@ fn printed_payloads(fixture: &Fixture, trace: &str, options: &[&str]) -> Vec<Str
     text.lines().map(payload).collect()
 }
 
-/// RUN a program whose events have fields of every kind, null ones and ones that must be cut among
-/// them, with filters on each. EXPECT the events that print, with the same filter, shows of a
-/// recording without.
+/// RUN a program whose events have fields of every kind, among them null and truncated ones, with
+/// filters on each. EXPECT the events that print selects with the same filter from an unfiltered
+/// recording.
 #[test]
 fn prefilters_decide_as_filters_on_recorded_events() {
     let (fixture, program) = compile_unstaged("session-unstaged");
@@ -73,13 +74,13 @@ fn prefilters_decide_as_filters_on_recorded_events() {
         let talk = record_program(&fixture, &options, &program, all).expect("it succeeds");
         assert!(talk.contains(" 0 lost"), "{filter}: {talk}");
         let meant = match filter {
-            // The other trace has no contexts.
+            // The unfiltered trace has no contexts.
             _ if filter.contains("$ctx") => {
                 printed_payloads(&fixture, "all", &["--filter", "last == \"q\""])
             }
             _ => printed_payloads(&fixture, "all", &["--filter", filter]),
         };
-        // A path of 6000 bytes is cut in every case.
+        // A path of 6000 bytes is always truncated.
         let is_of_none = filter.contains("== 6000");
         assert!(meant.is_empty() == is_of_none && meant.len() < 2000, "{filter}: {}", meant.len());
         assert_eq!(printed_payloads(&fixture, "some", &[]), meant, "{filter}");
@@ -87,14 +88,14 @@ fn prefilters_decide_as_filters_on_recorded_events() {
 }
 
 /// RUN a program whose strings and texts, of all lengths, end right before unreadable memory, with
-/// filters on each. EXPECT that it lives, and the events that print, with the same filter, shows of
-/// a recording without.
+/// filters on each. EXPECT it to survive, and the events that print selects with the same filter
+/// from an unfiltered recording.
 #[test]
 fn strings_that_end_where_memory_does_are_answered_as_what_is_recorded() {
     let (fixture, program) = compile_unstaged("session-ends");
     let all = ["ends", "2000"];
     record_program(&fixture, &["-o", "all"], &program, all).expect("it succeeds");
-    // What is so long, and ends so many bytes before the end.
+    // Returns the string of this length that ends `end` bytes before the unreadable memory.
     let of = |length: usize, end: usize| -> String {
         (end + 1..=end + length).rev().map(|before| char::from(b'a' + before as u8 % 26)).collect()
     };
@@ -109,7 +110,7 @@ fn strings_that_end_where_memory_does_are_answered_as_what_is_recorded() {
     filters.extend([
         format!("starts_with(path, \"{}\") || ends_with(note, \"{}\")", of(9, 30), note(11)),
         format!("path == \"*{}\" && note != \"{}*\"", path(13), of(2, 20)),
-        // Eight more, of which some find no room.
+        // Eight more fields, of which some find no room.
         format!("s0 == \"{}\" || s3 == \"{}\" || s7 == \"{}\"", path(29), path(0), path(240)),
         (0..8).map(|n| format!("length(s{n})")).collect::<Vec<_>>().join(" + ") + " > 950",
         (0..8).map(|n| format!("s{n} == \"{}\"", path(11 * n))).collect::<Vec<_>>().join(" || "),
@@ -124,21 +125,22 @@ fn strings_that_end_where_memory_does_are_answered_as_what_is_recorded() {
     }
 }
 
-/// RUN a program with an event whose string cannot be read, and a filter that drops it by another
-/// field. EXPECT that the program lives: the string is not copied. (A thread that is preempted in
-/// the prefilter stages the event, so one of ten runs suffices.)
+/// RUN a program with an event whose string cannot be read, and a filter that drops the event by
+/// another field. EXPECT the program to survive: the string is not copied. (A thread that is
+/// preempted in the prefilter stages the event, so one of ten runs suffices.)
 #[test]
 fn dropped_events_are_not_copied() {
     let (fixture, program) = compile_unstaged("session-untouched");
     let options = ["-o", "trace", "--filter", "kinds:untouched: number > 1000"];
     let lives = |_| record_program(&fixture, &options, &program, ["untouched", "100"]).is_some();
     assert!((0..10).any(lives), "it is staged");
-    // Without a filter it cannot live.
+    // Without a filter, the program cannot survive.
     assert_eq!(record_program(&fixture, &["-o", "trace"], &program, ["untouched", "100"]), None);
 }
 
-/// RUN a program whose files define an event differently, with a filter on the definition that
-/// counts. EXPECT that the program lives: the prefilter reads no arguments of the other definition.
+/// RUN a program whose source files define an event differently, with a filter on the definition
+/// that counts. EXPECT the program to survive: the prefilter reads no arguments of the other
+/// definition.
 #[test]
 fn a_site_of_another_definition_than_the_one_that_counts_lives() {
     let fixture = Fixture::new("session-definitions");

@@ -1,5 +1,5 @@
-//! Signal handlers that unwind while a thread is in the library, as profilers and crash reporters
-//! do, and the C library where it cancels a thread.
+//! Signal handlers that unwind the stack while a thread is in the library, like profilers and crash
+//! reporters; and the C library, when it cancels a thread.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -11,14 +11,15 @@ use crate::session_test::command_result;
 /// Number of stacks that are sampled for each filter.
 const SAMPLE_COUNT: u64 = 2000;
 
-/// Kinds of events with a filter: each takes another path through the library.
+/// Kinds of events, each with a filter: each takes another path through the library.
 const FILTERED_EVENTS: [(&str, &str); 9] = [
     ("numbers", ""),
     ("strings", ""),
-    // Asked in one sequence: no event passes; each fourth does.
+    // Evaluated in one restartable sequence: no event passes; every fourth event passes.
     ("numbers", "second > 5000000000000"),
     ("numbers", "number % 4 == 1 && third < 5"),
-    // With a frame, with state, on strings, by helpers, and by functions that helpers call.
+    // Evaluated with a frame, with state, on strings, by helpers, and by functions that helpers
+    // call.
     ("numbers", "$ctx.procname == \"nobody*\" && number > 3"),
     ("numbers", "count() % 1000 == 3"),
     ("strings", "path == \"/nowhere\""),
@@ -43,8 +44,8 @@ fn compile_programs(fixture: &Fixture) -> Vec<PathBuf> {
     ["gcc", "clang"].into_iter().filter(is_there).map(compile).collect()
 }
 
-/// Runs `record` with this filter, of a command, into a small flight recorder. Returns the
-/// program's report, two numbers.
+/// Runs `record` with this filter for a command, into a small flight recorder. Returns the
+/// program's report, which is two numbers.
 fn record_program_report(
     fixture: &Fixture,
     filter: &str,
@@ -68,7 +69,7 @@ fn record_program_report(
     (first, second)
 }
 
-/// Lets the program sample stacks, each of which must be complete.
+/// Makes the program sample stacks, each of which must be complete.
 fn check_sampled_stacks(fixture: &Fixture, (kind, filter): (&str, &str), command: &[&OsStr]) {
     let about = format!("{command:?} {kind} {filter}");
     let samples = SAMPLE_COUNT.to_string();
@@ -80,7 +81,7 @@ fn check_sampled_stacks(fixture: &Fixture, (kind, filter): (&str, &str), command
 }
 
 /// RUN a program whose timer's handler calls backtrace(3) while it emits, with every kind of
-/// filter. EXPECT that it lives, and that all stacks lead to main().
+/// filter. EXPECT it to survive, and all stacks to lead to main().
 #[test]
 fn handlers_may_unwind_wherever_they_interrupt_an_event() {
     let fixture = Fixture::new("session-unwinding");
@@ -91,7 +92,8 @@ fn handlers_may_unwind_wherever_they_interrupt_an_event() {
     }
 }
 
-/// The same where the program gets no executable memory, so that filters are interpreted.
+/// RUN the program without executable memory, so that filters are interpreted. EXPECT the same
+/// result.
 #[test]
 fn handlers_may_unwind_where_filters_are_interpreted() {
     let fixture = Fixture::new("session-unwinding-no-exec");
@@ -109,7 +111,7 @@ fn handlers_may_unwind_where_filters_are_interpreted() {
 }
 
 /// RUN threads that are cancelled (PTHREAD_CANCEL_ASYNCHRONOUS) while they emit: the C library
-/// unwinds from a handler. EXPECT that each ends normally.
+/// unwinds from a handler. EXPECT each to end normally.
 #[test]
 fn threads_may_be_cancelled_wherever_they_are_in_an_event() {
     let fixture = Fixture::new("session-cancelled");

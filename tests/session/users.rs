@@ -18,7 +18,7 @@ use crate::users_fixture::{
 };
 
 /// RUN create --user all; a program of one user before, of another after, and root's. EXPECT all of
-/// them in one trace, in order of time, and no path of the trace in the users' windows.
+/// their events in one trace, in order of time, and no path of the trace in the users' windows.
 #[test]
 fn all_users_are_recorded_whenever_they_come() {
     let Some(users) = UsersTest::new("users-all") else { return };
@@ -58,7 +58,7 @@ fn all_users_are_recorded_whenever_they_come() {
     drop((ann, bob));
 }
 
-/// RUN create with two users by number, who have run nothing yet. EXPECT every event of theirs from
+/// RUN create with two users by number, who have run nothing yet. EXPECT all of their events from
 /// the first on, windows that belong to them, and no events of a third user.
 #[test]
 fn named_users_are_recorded_from_their_first_event() {
@@ -120,7 +120,7 @@ fn only_root_records_others() {
 }
 
 /// RUN event off and on, channel set and add, stop, start, clear, snapshot; and a new user after
-/// each. EXPECT that the change applies to all, whenever they come.
+/// each. EXPECT the change to apply to all users, present and later.
 #[test]
 fn changes_apply_to_present_and_later_users() {
     let Some(users) = UsersTest::new("users-changes") else { return };
@@ -172,7 +172,8 @@ fn changes_apply_to_present_and_later_users() {
     drop((bob, eve));
 }
 
-/// RUN snapshot and clear of a flight recorder over two users. EXPECT both of them in the snapshot.
+/// RUN snapshot and clear of a flight recorder over two users. EXPECT both users' events in the
+/// snapshot.
 #[test]
 fn a_snapshot_has_all_users() {
     let Some(users) = UsersTest::new("users-snapshot") else { return };
@@ -197,9 +198,9 @@ fn a_snapshot_has_all_users() {
 }
 
 /// RUN a session over two users while the trace of one cannot be written, because one of its
-/// folders is missing, and until it can. EXPECT that the other, whose buffers are filled several
-/// times as often as the recorder retries, loses little or nothing; and messages about whose events
-/// are lost, and when no more are.
+/// folders is missing, and until it can. EXPECT the other, whose buffers are filled several times
+/// as often as the recorder retries, to lose little or nothing; and messages that name the user
+/// whose events are lost, and report the end of the losses.
 #[test]
 fn a_trace_that_cannot_be_written_delays_no_other_user() {
     let Some(users) = UsersTest::new("users-stalled") else { return };
@@ -229,9 +230,9 @@ fn a_trace_that_cannot_be_written_delays_no_other_user() {
     assert_bursts_present(&users.numbers("trace"), EVE_UID, 0..1);
 }
 
-/// RUN snapshot of a session over two users, after the trace of one was removed; of both. EXPECT
-/// the other in a snapshot that names the missing user, and can be read; a refusal where none is
-/// left.
+/// RUN snapshot of a session over two users, after the trace of one was removed, and of both.
+/// EXPECT the other user in a snapshot that names the missing user, and can be read; a refusal if
+/// no trace is left.
 #[test]
 fn a_snapshot_has_all_users_that_can_be_in_it() {
     let Some(users) = UsersTest::new("users-snapshot-some") else { return };
@@ -257,7 +258,7 @@ fn a_snapshot_has_all_users_that_can_be_in_it() {
 }
 
 /// RUN programs of two users that request snapshots, one of them twice at once. EXPECT one for
-/// each, the other's without a wait, and the early one later.
+/// each, the other user's without a wait, and the second request's later.
 #[test]
 fn users_ask_for_snapshots_beside_each_other() {
     let Some(users) = UsersTest::new("users-snapshots") else { return };
@@ -282,8 +283,8 @@ fn users_ask_for_snapshots_beside_each_other() {
 }
 
 /// RUN --user all while a user truncates their window, removes it, and runs another program. EXPECT
-/// a message that the recorder released the window, no effect on other users, and that the new
-/// window is recorded.
+/// a message that the recorder released the window, no effect on other users, and the new window to
+/// be recorded.
 #[test]
 fn a_truncated_window_is_released_and_others_are_not() {
     let Some(users) = UsersTest::new("users-truncated") else { return };
@@ -328,7 +329,7 @@ fn files_that_are_no_windows_are_skipped() {
         (0..length).map(|_| random.next_below(256) as u8).collect::<Vec<_>>()
     };
     let folder = users.test.fixture.window_dir();
-    // They appear whole, as windows do.
+    // The files appear complete, like windows.
     let window = |uid: u32| folder.join(format!("made-{uid}"));
     let put = |uid: u32, bytes: &[u8], owner: u32, mode: u32| {
         fs::write(window(uid), bytes).expect("ours");
@@ -345,7 +346,7 @@ fn files_that_are_no_windows_are_skipped() {
         assert!(fifo.expect("mkfifo runs").success());
         chown(window(first + 5), Some(first + 5), None).expect("root may");
         fs::create_dir(window(first + 6)).expect("a folder");
-        // With the marks of a window, and nonsense after them.
+        // The file has the magic number of a window, and garbage after it.
         fs::copy(users.window(0), window(first + 7)).expect("a copy");
         let file = fs::OpenOptions::new().write(true).open(window(first + 7)).expect("ours");
         file.write_all_at(&random(1 << 20), 4096).expect("written");
@@ -373,8 +374,8 @@ fn files_that_are_no_windows_are_skipped() {
     assert_eq!(fs::read(&secret).expect("ours"), vec![7; 4 << 20]);
 }
 
-/// RUN --user all while one user overwrites their window without end, and another keeps theirs
-/// locked. EXPECT that the recorder goes on, answers, and has all events of the third user.
+/// RUN --user all while one user overwrites their window endlessly, and another keeps theirs
+/// locked. EXPECT the recorder to continue, to answer, and to have all events of the third user.
 #[test]
 fn an_overwritten_or_locked_window_harms_only_its_user() {
     let Some(users) = UsersTest::new("users-scribble") else { return };
@@ -414,10 +415,9 @@ fn an_overwritten_or_locked_window_harms_only_its_user() {
     drop(ann);
 }
 
-/// RUN channel add and set where a user's window has no slot left, because the user has other
-/// sessions; and set once they have gone. EXPECT that the change takes effect for the other user,
-/// with a message about the first, who keeps the old configuration without a loss and gets the next
-/// change.
+/// RUN channel add and set while a user's window has no slot left, because of the user's other
+/// sessions; and set once these have ended. EXPECT the change for the other user, and a message
+/// about the first, who keeps the old configuration without a loss and gets the next change.
 #[test]
 fn a_user_without_room_for_a_change_goes_on_unchanged() {
     let Some(users) = UsersTest::new("users-no-slot") else { return };
@@ -461,9 +461,8 @@ fn a_user_without_room_for_a_change_goes_on_unchanged() {
     drop((ann, eve));
 }
 
-/// RUN kill -9 of the recorder; recover as one of the users, then as root, twice. EXPECT that the
-/// user changes nothing, that root completes the parts of all users, and that then nothing is left
-/// to do.
+/// RUN kill -9 of the recorder; recover as one of the users, then as root, twice. EXPECT no effect
+/// by the user, root to complete the parts of all users, and no work for the second recovery.
 #[test]
 fn only_root_completes_the_remains_of_a_killed_recorder() {
     let Some(users) = UsersTest::new("users-killed") else { return };
@@ -502,8 +501,8 @@ fn only_root_completes_the_remains_of_a_killed_recorder() {
     command_result(&users.trackway_as(ANN_UID, "session destroy mine"));
 }
 
-/// RUN kill -9 of the recorder; root's next session; and, of another, `recover DIR` of a trace that
-/// was moved, without the recorder's own data. EXPECT both complete.
+/// RUN kill -9 of the recorder; root's next session; and, for another, `recover DIR` of a moved
+/// trace, without the recorder's own data. EXPECT both traces complete.
 #[test]
 fn a_trace_of_several_users_is_recovered_in_passing_and_where_it_was_moved() {
     let Some(users) = UsersTest::new("users-moved") else { return };
@@ -534,9 +533,8 @@ fn a_trace_of_several_users_is_recovered_in_passing_and_where_it_was_moved() {
     }
 }
 
-/// RUN a session of an ordinary user whose path leads to a file of root's; kill -9; recover as
-/// root. EXPECT that root follows no path from that window, and that the user can recover the
-/// session.
+/// RUN a session of an ordinary user whose path leads to a file of root; kill -9; recover as root.
+/// EXPECT root to follow no path from that window, and the user to be able to recover the session.
 #[test]
 fn root_follows_no_path_from_another_user_s_window() {
     let Some(users) = UsersTest::new("users-path") else { return };
@@ -550,7 +548,7 @@ fn root_follows_no_path_from_another_user_s_window() {
     let recorder = i32::try_from(status["pid"].as_u64().expect("a process")).expect("a process");
     send_signal(recorder, libc::SIGKILL);
     wait_for("the recorder's end", || !is_running(recorder.cast_unsigned()));
-    // What is root's, in its place.
+    // A session of root in the same place.
     users.test.ok("session create root -o root");
     users.test.emit("steps", 10);
     let fixture = |name: &str| users.test.fixture.path(name);
@@ -567,7 +565,7 @@ fn root_follows_no_path_from_another_user_s_window() {
 }
 
 /// RUN a user whose window claims that less was written than was; kill -9; recover as root. EXPECT
-/// that the written data is still there.
+/// the written data to remain.
 #[test]
 fn written_data_cannot_be_taken_back() {
     let Some(users) = UsersTest::new("users-rewind") else { return };
@@ -589,7 +587,7 @@ fn written_data_cannot_be_taken_back() {
     let mut rewound = 0;
     for at in ((2 << 20)..bytes.len() - 24).step_by(8) {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8"));
-        // Progress: how long a stream's file is, and how many packets it has.
+        // Progress words: the length of a stream's file, and its number of packets.
         let (file_bytes, packets) = (word(at), word(at + 8));
         let is_stream = file_bytes > 4096 && file_bytes < 1 << 20 && (3..20).contains(&packets);
         if is_stream && has_file_of_length(&test.fixture.path("trace"), file_bytes) {
@@ -641,7 +639,7 @@ fn a_program_that_gives_up_root_is_recorded_before_and_after() {
 }
 
 /// RUN print --follow of a session over all users, one of whom comes later. EXPECT each burst of
-/// both while they go on, and the end.
+/// both users while they continue, and the follower to end.
 #[test]
 fn all_users_are_followed() {
     let Some(users) = UsersTest::new("users-live") else { return };
@@ -668,7 +666,7 @@ fn all_users_are_followed() {
     drop((ann, bob));
 }
 
-/// RUN --user all; a user's window is removed while a program of the user runs, which ends then, as
+/// RUN --user all; a user's window is removed while a program of the user runs, which then ends, as
 /// at a logout; the user comes back. EXPECT both programs' events, and only one part for the user
 /// at a time.
 #[test]
@@ -681,7 +679,7 @@ fn a_user_who_logs_out_and_comes_back_is_recorded_again() {
     fs::remove_file(&window).expect("root may");
     ann.next();
     drop(ann);
-    // The events of the first window are written while the session goes on.
+    // The events of the first window are written while the session continues.
     let first = users.test.fixture.path("trace/ust/uid/65531/64-bit");
     wait_for("its end", || first.join("trackway/complete").exists());
     let (steps, mut program) = users.program(ANN_UID, "bursts");
@@ -697,8 +695,8 @@ fn a_user_who_logs_out_and_comes_back_is_recorded_again() {
     assert_eq!(users.unfinished_parts(), 0);
 }
 
-/// RUN --user all where 10,000 names of windows belong to files of other users. EXPECT that the
-/// recorder skips them, and records real windows after them.
+/// RUN --user all with 10,000 names of windows on files of other users. EXPECT the recorder to skip
+/// them, and to record real windows after them.
 #[test]
 fn many_names_delay_nobody_for_long() {
     let Some(users) = UsersTest::new("users-many") else { return };
@@ -723,8 +721,8 @@ fn many_names_delay_nobody_for_long() {
     assert!(users.numbers("trace")[&first_stream_of(ANN_UID)].len() as u64 >= BURST_EVENTS);
 }
 
-/// RUN save and load of a session over several users. EXPECT the same users; that `record --config`
-/// refuses it.
+/// RUN save and load of a session over several users. EXPECT the same users, and `record --config`
+/// to refuse the file.
 #[test]
 fn users_are_saved_and_loaded() {
     let Some(users) = UsersTest::new("users-saved") else { return };

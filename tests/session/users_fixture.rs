@@ -1,7 +1,7 @@
-//! Several users with programs and windows, for sessions of root over them.
+//! Several users with programs and windows, for sessions of root over these users.
 //!
 //! The folder of windows has the mode of /dev/shm: every user may make files there, and remove only
-//! own files. The user ids belong to no account.
+//! their own files. The user ids belong to no account.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::session_test::{BurstProgram, SessionTest, StreamNumbers, assert_range
 pub(crate) const ANN_UID: u32 = 65_531;
 pub(crate) const BOB_UID: u32 = 65_532;
 pub(crate) const EVE_UID: u32 = 65_533;
-/// Events of a burst, and of programs that run once.
+/// Number of events of a burst, and of programs that run once.
 pub(crate) const BURST_EVENTS: u64 = 200;
 
 /// A fixture with several users.
@@ -26,7 +26,7 @@ pub(crate) struct UsersTest {
 }
 
 impl UsersTest {
-    /// Makes a fixture of several users; returns `None`, after printing the reason, where that is
+    /// Makes a fixture of several users; returns `None`, after printing the reason, if that is
     /// impossible.
     pub(crate) fn new(name: &str) -> Option<Self> {
         if !is_root() || !has("setpriv") {
@@ -48,7 +48,7 @@ impl UsersTest {
         Some(users)
     }
 
-    /// Returns a command as another user.
+    /// Makes the command that runs a program as another user.
     pub(crate) fn as_user(&self, uid: u32, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = self.test.fixture.command("setpriv");
         command.arg(format!("--reuid={uid}")).arg(format!("--regid={uid}"));
@@ -56,7 +56,7 @@ impl UsersTest {
         command
     }
 
-    /// Returns `trackway LINE` as another user, whose sockets are elsewhere.
+    /// Runs `trackway LINE` as another user, with another run folder; returns its output.
     pub(crate) fn trackway_as(&self, uid: u32, line: &str) -> Output {
         let run = self.test.fixture.path(&format!("run-{uid}"));
         let mut command = self.as_user(uid, build_dir().join("trackway"));
@@ -64,13 +64,14 @@ impl UsersTest {
         command.output().expect("setpriv runs")
     }
 
-    /// Returns the program that counts, as another user. Its streams begin at the last digits of
-    /// the user's id, so that each user has separate ones.
+    /// Returns the counting program, run as another user, with its counters. Its streams begin at
+    /// the last digits of the user's id, so that each user has separate streams.
     pub(crate) fn program(&self, uid: u32, mode: &str) -> (Steps, Command) {
         self.program_of(uid, mode, BURST_EVENTS)
     }
 
-    /// Does the same with an argument other than the number of steps at a time.
+    /// Returns the counting program like [`Self::program`], with an argument other than the number
+    /// of steps at a time.
     pub(crate) fn program_of(&self, uid: u32, mode: &str, argument: u64) -> (Steps, Command) {
         let steps = self.test.steps_from(first_stream_of(uid));
         fs::set_permissions(steps.path(), PermissionsExt::from_mode(0o666)).expect("ours");
@@ -92,7 +93,7 @@ impl UsersTest {
         BurstProgram::begin(steps, &mut program)
     }
 
-    /// Returns a user's window's file.
+    /// Returns the path of a user's window.
     pub(crate) fn window(&self, uid: u32) -> PathBuf {
         let folder = self.test.fixture.window_dir();
         let mine = fs::read_dir(folder).expect("a folder").flatten().find(|entry| {
@@ -101,7 +102,7 @@ impl UsersTest {
         mine.map_or_else(|| folder.join(self.window_name(uid)), |entry| entry.path())
     }
 
-    /// Returns the name of a user's window; root's window is in the same folder.
+    /// Returns the file name of a user's window; root's window is in the same folder.
     pub(crate) fn window_name(&self, uid: u32) -> String {
         let root = self.window(0);
         let name = root.file_name().expect("a name").to_string_lossy();
@@ -135,7 +136,7 @@ impl UsersTest {
         self.test.numbers(trace)
     }
 
-    /// Returns the folders of streams in a trace, as `UID/64-bit`.
+    /// Returns the folders of streams in a trace, in the form `UID/64-bit`.
     pub(crate) fn parts(&self, trace: &str) -> Vec<String> {
         let mut found = Vec::new();
         let below = |path: &Path| {
@@ -162,7 +163,7 @@ pub(crate) fn first_stream_of(uid: u32) -> u32 {
     10 * (uid % 100)
 }
 
-/// Asserts that these bursts of a user's are in a trace.
+/// Asserts that these bursts of a user are in a trace.
 pub(crate) fn assert_bursts_present(
     numbers: &StreamNumbers,
     uid: u32,

@@ -1,4 +1,4 @@
-//! Suites of `trackway bench` in tests: one run, and its results by row.
+//! Suites of `trackway bench` in tests: one run of a suite, and its results by row.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::{Fixture, has, report_skipped};
 
-/// Runs a suite once, with these tracers or with all, in a command that the test changes as it
-/// needs. Returns its exit status, its messages, and its results.
+/// Runs a suite once, with these tracers or with all; the test may change the command. Returns its
+/// exit status, its messages, and its results.
 pub fn run_suite(
     fixture: &Fixture,
     suite: &str,
@@ -31,7 +31,7 @@ pub fn run_suite(
     (status.code(), said, serde_json::from_str(&json).expect("JSON"))
 }
 
-/// Runs a suite once and returns its rows, as [`report`] has them.
+/// Runs a suite once and returns its rows, or `None` like [`run_complete_suite`].
 pub fn measure_rows(fixture: &Fixture, suite: &str, tracers: &str) -> Option<Vec<Value>> {
     run_complete_suite(fixture, suite, tracers).map(|report| rows_of_suite(&report, suite))
 }
@@ -81,7 +81,7 @@ pub fn is_measured(row: &Value) -> bool {
     true
 }
 
-/// EXPECT a row that was measured, with events, each of which is somewhere.
+/// Asserts that a row was measured, with events, each of which is accounted for.
 pub fn assert_events_accounted_for(row: &Value) {
     assert_eq!(row["status"], "measured", "{row}");
     let names = ["emitted", "recorded", "lost", "overwritten"];
@@ -89,8 +89,8 @@ pub fn assert_events_accounted_for(row: &Value) {
     assert!(recorded > 0 && recorded + lost + overwritten == emitted, "{row}");
 }
 
-/// Returns the number of processes that have this folder for temporary files, and run a program of
-/// one of these names; of any name if the list is empty.
+/// Returns the number of processes that have this folder for temporary files, and run a program
+/// with one of these names, or with any name if the list is empty.
 pub fn count_processes(folder: &Path, names: &[&str]) -> usize {
     let wanted = format!("TMPDIR={}", folder.display());
     let is_it = |pid: &Path| {
@@ -104,7 +104,7 @@ pub fn count_processes(folder: &Path, names: &[&str]) -> usize {
     entries.filter(|entry| is_it(&entry.path())).count()
 }
 
-/// Writes scripts that are found before all other programs of their names.
+/// Writes scripts that replace the programs of their names in PATH.
 pub fn write_scripts(folder: &Path, programs: &[(&str, &str)]) {
     use std::os::unix::fs::PermissionsExt as _;
     fs::create_dir(folder).expect("a folder");

@@ -1,16 +1,16 @@
-//! Control groups of a test's own.
+//! Control groups for a single test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::report_skipped;
 
-/// A control group of version 2 with another one, `below`, removed with this.
+/// A control group of version 2 with a group `below` in it; both are removed on drop.
 #[derive(Debug)]
 pub struct TestCgroup(PathBuf);
 
 impl TestCgroup {
-    /// Makes a control group; returns `None`, after printing the reason, where that is impossible.
+    /// Makes a control group; returns `None`, after printing the reason, if that is impossible.
     pub fn new(name: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let mounted = mounts.lines().find_map(|line| {
@@ -31,23 +31,23 @@ impl TestCgroup {
         }
     }
 
-    /// Returns its folder.
+    /// Returns the folder of the control group.
     pub fn folder(&self) -> &Path {
         &self.0
     }
 
-    /// Returns its folder, as text.
+    /// Returns the folder of the control group, as text.
     pub fn path(&self) -> String {
         self.0.display().to_string()
     }
 
-    /// Moves a process into the group, or below; or out of it, to the root group.
+    /// Moves a process into the group, or into a group below it; or out of it, to the root group.
     pub fn take(&self, pid: u32, to: &str) {
         let folder = if to == ".." { self.0.parent().expect("a group") } else { &self.0.join(to) };
         fs::write(folder.join("cgroup.procs"), pid.to_string()).expect("it can be moved");
     }
 
-    /// Returns the words with which a shell moves itself there.
+    /// Returns the shell command by which a shell moves itself into the group, or a group below it.
     pub fn enter(&self, below: &str) -> String {
         format!("echo 0 > {}", self.0.join(below).join("cgroup.procs").display())
     }
@@ -55,7 +55,7 @@ impl TestCgroup {
 
 impl Drop for TestCgroup {
     fn drop(&mut self) {
-        // Who was in it may take a moment to be gone.
+        // Processes of the group may take a moment to end.
         for _ in 0..100 {
             let _ = fs::remove_dir(self.0.join("below"));
             if fs::remove_dir(&self.0).is_ok() || !self.0.exists() {

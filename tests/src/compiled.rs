@@ -1,7 +1,7 @@
-//! Programs that tests compile: each once in a process, for all of its tests. Otherwise some test
-//! programs spend half of their time in the compiler.
+//! Programs that tests compile: once in each test process, for all of its tests. Otherwise some
+//! test programs spend half of their time in the compiler.
 //!
-//! The programs are stored as bytes, so that nothing must be removed at the end.
+//! The programs are stored as bytes, so that no file must be removed at the end.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,23 +10,23 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Input of a compilation, without the parts that stay the same while tests run: headers and
+/// Input of a compilation, without the parts that are constant while tests run: headers and
 /// libraries of the checkout, and compilers.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CompilationInput {
     pub(crate) compiler: String,
-    /// Name of the source file. It determines the language and the value of `__FILE__`.
+    /// Name of the source file, which determines the language and the value of `__FILE__`.
     pub(crate) file: String,
     pub(crate) text: String,
     pub(crate) is_linked: bool,
     pub(crate) flags: Vec<String>,
 }
 
-/// Compiled programs. A test that needs a program in compilation waits for it.
+/// Compiled programs. A test waits for a program that another test is compiling.
 type CompiledPrograms = HashMap<CompilationInput, Arc<OnceLock<Vec<u8>>>>;
 
 impl CompilationInput {
-    /// Puts the program at `path`: by `compile`, which puts it there, if it is the first time.
+    /// Writes the program to `path`: the first time by `compile`, later from the stored bytes.
     pub(crate) fn put(self, path: &Path, compile: impl FnOnce()) {
         static PROGRAMS: OnceLock<Mutex<CompiledPrograms>> = OnceLock::new();
         let programs = PROGRAMS.get_or_init(Mutex::default);

@@ -1,6 +1,6 @@
-//! Helpers of the end-to-end tests: the built programs, run as a user runs them.
+//! Helpers of the end-to-end tests, which run the built programs like a user.
 //!
-//! Every test has a [`Fixture`] of its own: a temporary folder, a folder of sessions, and a window
+//! Every test has a separate [`Fixture`]: a temporary folder, a folder of sessions, and a window
 //! folder in /dev/shm that no other test uses. Dropping the fixture removes all three and ends its
 //! background recorders, also when the test fails. No test touches the user's own window or
 //! sessions.
@@ -32,9 +32,9 @@ pub fn source_dir() -> PathBuf {
     }
 }
 
-/// Environment of a recorder whose lease is 2 s instead of 5 s: tests stop recorders for longer.
+/// Environment of a recorder whose lease is 2 s instead of 5 s: tests suspend recorders for longer.
 pub const SHORT_LEASE: (&str, &str) = ("TRACKWAY_TEST_LEASE_MS", "2000");
-/// Time that a recorder with [`SHORT_LEASE`] is stopped.
+/// Time for which tests suspend a recorder with [`SHORT_LEASE`].
 pub const LONGER_THAN_SHORT_LEASE: Duration = Duration::from_millis(2200);
 
 /// Returns the folder of the built programs and libraries.
@@ -74,7 +74,7 @@ pub fn copy_program(from: &Path, to: &Path) {
     assert!(status.success(), "cp {} {}", from.display(), to.display());
 }
 
-/// Folders of a test, which no other test uses.
+/// Folders that only one test uses.
 pub struct Fixture {
     dir: PathBuf,
     window: PathBuf,
@@ -109,9 +109,8 @@ impl Fixture {
         self.path("run")
     }
 
-    /// Ends the processes of this fixture: background recorders, and processes that a failed test
-    /// left. They have the window's folder, whose name contains this process's id, in their
-    /// environment.
+    /// Ends the processes of this fixture: background recorders, and leftover processes of a failed
+    /// test. Their environment has the window's folder, whose name contains this process's id.
     fn end_processes(&self) {
         let ours = format!("TRACKWAY_WINDOW_DIR={}", self.window.display());
         let is_ours = |pid: &u32| {
@@ -140,7 +139,7 @@ impl Fixture {
     }
 
     /// Returns `trackway` with these arguments, in this fixture. Its recordings use the writer path
-    /// of [`reserve`], so that the same tests cover all writer paths (`make ways`).
+    /// of [`forced_writer_path`], so that the same tests cover all writer paths (`make ways`).
     pub fn trackway<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = self.command(build_dir().join("trackway"));
         let mut arguments = arguments.iter().map(AsRef::as_ref).peekable();
@@ -167,8 +166,8 @@ impl Fixture {
         self.compile_with("cc", &format!("{name}.c"), text, linked, flags)
     }
 
-    /// Does the same with another compiler, and a source file of this name; the program has the
-    /// name of the file without its extension.
+    /// Compiles a program like [`Self::compile`], with another compiler and a source file of this
+    /// name; the program has the name of the file without its extension.
     pub fn compile_with(
         &self,
         compiler: &str,
@@ -191,22 +190,22 @@ impl Fixture {
         program
     }
 
-    /// Returns true if a compiled program depends on headers of this fixture, so that the cache
-    /// must not share it.
+    /// Returns true if a program depends on headers of this fixture, so that the cache must not
+    /// share it.
     fn has_headers(&self) -> bool {
         let entries = fs::read_dir(&self.dir).expect("its folder").flatten();
         let is_header = |path: PathBuf| path.extension().is_some_and(|end| end == "h");
         entries.into_iter().any(|entry| is_header(entry.path()))
     }
 
-    /// Compiles `source` to the file without its extension.
+    /// Compiles `source` to a file with its name, without the extension.
     fn run_compiler(&self, compiler: &str, source: &Path, linked: bool, flags: &[&str]) {
         let mut cc = Command::new(compiler);
         cc.arg("-O2").arg("-I").arg(source_dir().join("include")).arg(source);
         cc.arg("-o").arg(source.with_extension("")).args(flags);
         if linked {
             let build = build_dir();
-            // Some compilers leave out libraries that nothing strong refers to.
+            // Some linkers leave out libraries to which a program has only weak references.
             cc.arg("-Wl,--no-as-needed").arg("-L").arg(&build).arg("-ltrackway");
             cc.arg(format!("-Wl,-rpath,{}", build.display()));
         }
@@ -215,15 +214,15 @@ impl Fixture {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Returns the standard output of `trackway print` of a trace.
+    /// Returns the standard output of `trackway print` for a trace.
     pub fn print(&self, trace: &Path) -> String {
         let output = self.trackway(&[OsStr::new("print"), trace.as_os_str()]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Returns the output of babeltrace2 for a trace, or `None`, after printing the reason, where
-    /// it is not installed.
+    /// Returns the output of babeltrace2 for a trace, or `None`, after printing the reason, if
+    /// babeltrace2 is not installed.
     pub fn babeltrace(&self, trace: &Path) -> Option<Output> {
         if !has("babeltrace2") {
             report_skipped("babeltrace2 is not installed");
@@ -236,9 +235,9 @@ impl Fixture {
 }
 
 /// Returns true if two lists of printed lines agree as far as babeltrace2 is right. Version 2.0.4
-/// prints an empty string as the string that it printed before, so such lines are compared up to
-/// that string. The same holds for system calls whose strings babeltrace2 does not take from the
-/// exit event.
+/// prints the previous string in place of an empty string, so such lines are compared up to that
+/// string. The same applies to system calls whose strings babeltrace2 does not take from the exit
+/// event.
 pub fn matches_babeltrace_lines(trackway: &str, babeltrace2: &str) -> bool {
     let lacks_text = |line: &str| {
         line.contains("syscall_entry_")
@@ -263,7 +262,7 @@ impl Drop for Fixture {
             self.end_processes();
         }
         for dir in [&self.dir, &self.window] {
-            // It may be read-only or half gone; there is nothing more to do about that here.
+            // The folder may be read-only or partly removed; an error cannot be handled here.
             let _ = fs::remove_dir_all(dir);
         }
     }
@@ -296,13 +295,13 @@ pub struct Recording {
 /// The summary line: `trackway: N events recorded, M lost, P processes, B bytes in DIR`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
-    /// Events in the trace.
+    /// Number of events in the trace.
     pub recorded: u64,
-    /// Events discarded.
+    /// Number of discarded events.
     pub lost: u64,
-    /// Events overwritten by newer ones.
+    /// Number of events overwritten by newer ones.
     pub overwritten: u64,
-    /// Processes that took part.
+    /// Number of processes that took part.
     pub processes: u64,
 }
 
@@ -350,7 +349,8 @@ impl Summary {
 pub fn babeltrace_discarded_events(messages: &str) -> u64 {
     let mut sum = 0;
     for line in messages.lines() {
-        // "… discarded 12 events between …"; packets are a flight recorder's, overwritten.
+        // "… discarded 12 events between …"; discarded packets are overwritten packets of a flight
+        // recorder.
         let Some((_, rest)) = line.split_once("discarded ") else { continue };
         let mut words = rest.split_whitespace();
         let number = words.next().and_then(|number| number.parse::<u64>().ok());

@@ -13,7 +13,7 @@ use crate::{Fixture, is_root};
 pub const NEEDED_PROGRAMS: [&str; 5] =
     ["lttng", "lttng-sessiond", "lttng-gen-tp", "setpriv", "gcc"];
 
-/// The daemon while it runs; ended, by its id, when it is dropped.
+/// The running daemon; dropping this value ends it, by its id.
 pub struct LttngDaemon<'fixture> {
     /// Fixture whose folder is the daemon's home.
     pub fixture: &'fixture Fixture,
@@ -21,10 +21,10 @@ pub struct LttngDaemon<'fixture> {
 }
 
 impl<'fixture> LttngDaemon<'fixture> {
-    /// Starts it and waits until it answers.
+    /// Starts the daemon and waits until it answers.
     ///
     /// # Panics
-    /// If it does not.
+    /// If the daemon does not answer.
     pub fn start(fixture: &'fixture Fixture) -> Self {
         let home = fixture.path("home");
         std::fs::create_dir(&home).unwrap();
@@ -42,7 +42,7 @@ impl<'fixture> LttngDaemon<'fixture> {
         daemon
     }
 
-    /// Returns a command of the user that records.
+    /// Makes a command that runs as the recording user.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         unprivileged_command(self.fixture, program)
     }
@@ -56,7 +56,7 @@ impl<'fixture> LttngDaemon<'fixture> {
     /// Runs `lttng ARGUMENTS`, and returns its output whether it succeeds or fails.
     ///
     /// # Panics
-    /// If it cannot be run.
+    /// If `lttng` cannot be run.
     pub fn lttng_output(&self, arguments: &[&str]) -> Output {
         self.lttng_command(arguments).output().expect("setpriv runs")
     }
@@ -64,7 +64,7 @@ impl<'fixture> LttngDaemon<'fixture> {
     /// Runs `lttng ARGUMENTS`.
     ///
     /// # Panics
-    /// If it fails.
+    /// If `lttng` fails.
     pub fn lttng(&self, arguments: &[&str]) {
         let output = self.lttng_output(arguments);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -76,7 +76,7 @@ impl Drop for LttngDaemon<'_> {
     fn drop(&mut self) {
         // SAFETY: kill has no preconditions; the process is ours and not yet waited for.
         unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGTERM) };
-        // It ends its consumer daemons first.
+        // The daemon ends its consumer daemons first.
         let _ = self.child.wait();
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::Fixture;
 use crate::steps::RunningProgram;
 
-/// Longest time from a machine's start to its end.
+/// Longest time of a machine, from its start to its end.
 const RUN_TIME_MAX: Duration = Duration::from_secs(400);
 
 /// Console output of a machine's first process: commands with their output and exit status, and
@@ -45,7 +45,7 @@ impl Console {
                 if file.is_some() {
                     decode_base64(line, &mut bytes);
                 } else {
-                    // Progress is written over with the next line's beginning.
+                    // The beginning of the next line overwrites a progress line.
                     said.push_str(line.rsplit("\x1b[K").next().unwrap_or(line));
                     said.push('\n');
                 }
@@ -58,7 +58,7 @@ impl Console {
         console
     }
 
-    /// Writes the files below `from` to `to`.
+    /// Writes the files below `from` to the folder `to`.
     pub fn save(&self, from: &str, to: &Path) {
         for (path, bytes) in &self.files {
             let Some(path) = path.strip_prefix(from) else { continue };
@@ -91,7 +91,7 @@ fn decode_base64(line: &str, into: &mut Vec<u8>) {
     }
 }
 
-/// Packs a file system: the file that a machine begins with.
+/// Packs a file system into the file from which a machine boots.
 pub fn pack_file_system(fixture: &Fixture, root: &Path) -> PathBuf {
     let image = fixture.path("image");
     let pack = format!("find . | cpio -o -H newc --quiet > {}", image.display());
@@ -100,8 +100,8 @@ pub fn pack_file_system(fixture: &Fixture, root: &Path) -> PathBuf {
     image
 }
 
-/// Starts a machine by this command of an emulator, with this kernel and file system, and its
-/// console by that name; waits until it is off.
+/// Starts a machine by this emulator command, with this kernel and file system, and a console with
+/// this name; waits until the machine is off.
 pub fn run_machine(
     fixture: &Fixture,
     mut machine: Command,

@@ -1,9 +1,9 @@
 //! Steps: programs that count their own events in memory that the test can read, and checks of the
-//! trace against these counts. `tests/lives/steps.h` is the other half.
+//! trace against these counts. `tests/lives/steps.h` is the programs' part.
 //!
-//! Every event carries its stream, its number there, and the ids of its process and thread. So one
-//! check serves every test: nothing twice, nothing in the wrong order, nothing that was not
-//! emitted, contexts as the program saw them, and recorded + lost = emitted.
+//! Every event carries its stream, its number in the stream, and the ids of its process and thread.
+//! So one check serves every test: no event twice, in the wrong order, or not emitted, contexts
+//! equal to the program's values, and recorded + lost = emitted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,27 +16,27 @@ use std::time::{Duration, Instant};
 
 use crate::{Fixture, Recording, source_dir};
 
-/// Streams that the file has room for.
+/// Number of streams for which the file has space.
 const STREAMS_MAX: usize = 12_000;
-/// Bytes before the first stream.
+/// Number of bytes before the first stream.
 const HEAD_BYTES: usize = 16;
-/// Longest that a test waits for anything.
+/// Longest time that a test waits for any condition.
 const WAIT_MAX: Duration = Duration::from_secs(40);
 
 /// One event of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Its stream.
+    /// Stream of the event.
     pub stream: u32,
-    /// Its number in the stream.
+    /// Number of the event in its stream.
     pub number: u64,
-    /// Process that emitted it, as the process itself recorded.
+    /// Id of the emitting process, from the event's field.
     pub pid: u32,
-    /// Thread that emitted it, likewise.
+    /// Id of the emitting thread, from the event's field.
     pub tid: u32,
-    /// Process that emitted it, from the context.
+    /// Id of the emitting process, from the context.
     pub vpid: u32,
-    /// Thread that emitted it, likewise.
+    /// Id of the emitting thread, from the context.
     pub vtid: u32,
 }
 
@@ -47,9 +47,9 @@ pub struct Steps {
 
 /// Counts that the programs reported.
 pub struct StepCounts {
-    /// Events begun, by stream.
+    /// Number of events begun, by stream.
     pub started: BTreeMap<u32, u64>,
-    /// Calls that came back, by stream.
+    /// Number of calls that returned, by stream.
     pub returned: BTreeMap<u32, u64>,
 }
 
@@ -66,14 +66,14 @@ impl StepCounts {
 }
 
 impl Steps {
-    /// Makes a file in `fixture`, all zero.
+    /// Makes a file of counters in `fixture`, all zero.
     pub fn new(fixture: &Fixture, name: &str) -> Self {
         let path = fixture.path(name);
         fs::write(&path, vec![0; HEAD_BYTES + STREAMS_MAX * 16]).expect("the counters' file");
         Self { path }
     }
 
-    /// Returns the path of the file: the value of STEPS.
+    /// Returns the path of the file: the value of the environment variable STEPS.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -85,7 +85,7 @@ impl Steps {
         u32::from_le_bytes(bytes)
     }
 
-    /// Returns the process that the program named.
+    /// Returns the process id that the program stored.
     pub fn pid(&self) -> u32 {
         self.word(8)
     }
@@ -95,7 +95,7 @@ impl Steps {
         self.word(12)
     }
 
-    /// Tells the program to end.
+    /// Notifies the program to end.
     pub fn stop(&self) {
         let file = fs::OpenOptions::new().write(true).open(&self.path).expect("the file");
         file.write_all_at(&1_u32.to_le_bytes(), 4).expect("its head");
@@ -135,8 +135,8 @@ impl Steps {
         self.check_killed(fixture, recording);
     }
 
-    /// Does the same where programs were killed: an event that was begun and never returned may be
-    /// present or not.
+    /// Checks the trace like [`Self::check`] if programs were killed: an event that was begun and
+    /// never returned may be present or not.
     pub fn check_killed(&self, fixture: &Fixture, recording: &Recording) {
         let messages = recording.messages();
         let counts = self.counts();
@@ -159,7 +159,7 @@ impl Steps {
         }
     }
 
-    /// Checks everything but the sums; returns the number of events of each stream.
+    /// Checks all conditions except the sums; returns the number of events of each stream.
     pub fn check_order(&self, fixture: &Fixture, recording: &Recording) -> BTreeMap<u32, u64> {
         let counts = self.counts();
         let mut found: BTreeMap<u32, u64> = BTreeMap::new();
@@ -202,7 +202,7 @@ fn parse_step(line: &str) -> Step {
 /// Waits until `done` returns true.
 ///
 /// # Panics
-/// After a long time.
+/// If the condition is not true after a long time.
 pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
@@ -220,12 +220,12 @@ pub fn is_running(pid: u32) -> bool {
 /// A started program that ends with the test, also if the test fails.
 pub struct RunningProgram {
     child: Option<Child>,
-    /// File of its steps, if a program that the command started must end, too.
+    /// File of the program's steps, if a program that the command started must end, too.
     steps: Option<PathBuf>,
 }
 
 impl RunningProgram {
-    /// Starts `command`, its messages kept.
+    /// Starts `command`, and keeps its output.
     pub fn start(command: &mut Command) -> Self {
         // SAFETY: prctl is async-signal-safe and touches nothing of ours.
         unsafe {
@@ -242,27 +242,28 @@ impl RunningProgram {
         Self { child: Some(command.spawn().expect("the program starts")), steps }
     }
 
-    /// Returns its process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("it is there until it was waited for").id()
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: i32) {
         send_signal(self.pid().cast_signed(), signal);
     }
 
-    /// Returns true while it has not ended.
+    /// Returns true while the process has not ended.
     pub fn runs(&mut self) -> bool {
         let child = self.child.as_mut().expect("it is there until it was waited for");
         child.try_wait().expect("its state").is_none()
     }
 
-    /// Waits for its end.
+    /// Waits until the process ends; returns its output.
     pub fn finish(mut self) -> Output {
         let mut child = self.child.take().expect("it is there until now");
         let begin = Instant::now();
-        // Its pipes are read to their ends by threads of their own, so that it never waits for us.
+        // Separate threads read the pipes to their ends, so that the process never waits for the
+        // test.
         let streams = (child.stdout.take(), child.stderr.take());
         let reader = |stream: Option<Box<dyn Read + Send>>| {
             std::thread::spawn(move || {
@@ -297,7 +298,7 @@ fn lossy_thread_output(bytes: std::thread::Result<Vec<u8>>) -> String {
 }
 
 /// Restores the default actions of signals for a command. Under nohup(1), or in the background of a
-/// shell, the tests and all that they start would ignore some signals.
+/// shell, the tests and all their processes would ignore some signals.
 pub fn restore_signal_actions(command: &mut Command) {
     // SAFETY: signal(2) may be called between fork and exec.
     unsafe {
@@ -310,7 +311,7 @@ pub fn restore_signal_actions(command: &mut Command) {
     }
 }
 
-/// Sends a signal to a process, or to the group of a negative number.
+/// Sends a signal to a process, or to a process group if `pid` is negative.
 pub fn send_signal(pid: i32, signal: i32) {
     assert!(pid != 0 && pid != -1, "only what the test started");
     // SAFETY: kill has no memory of ours.
@@ -320,7 +321,7 @@ pub fn send_signal(pid: i32, signal: i32) {
 impl Drop for RunningProgram {
     fn drop(&mut self) {
         let Some(child) = &mut self.child else { return };
-        // The command of a recorder first: its file of steps identifies it.
+        // A recorder's command ends first: its file of steps identifies it.
         if let Some(path) = self.steps.take() {
             let pid = Steps { path }.pid();
             if pid != 0 && is_running(pid) {
@@ -344,7 +345,7 @@ impl Fixture {
         self.compile(&name, &text, linked, &all)
     }
 
-    /// Returns `trackway record OPTIONS -o TRACE -- COMMAND`, ready to start; the command counts in
+    /// Makes the command `trackway record OPTIONS -o TRACE -- COMMAND`; the command counts in
     /// `steps`.
     pub fn recorder<S: AsRef<std::ffi::OsStr>>(
         &self,

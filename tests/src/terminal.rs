@@ -1,5 +1,5 @@
-//! Terminals for tests: a program that runs on a pseudo-terminal (pty(7)), and all that it wrote
-//! there.
+//! Terminals for tests: a program that runs on a pseudo-terminal (pty(7)), and all output of the
+//! program.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -12,7 +12,7 @@ use std::thread;
 pub struct TerminalOutput {
     /// Exit status of the program.
     pub status: ExitStatus,
-    /// Standard output and standard error, as the terminal got them.
+    /// Standard output and standard error, as received by the terminal.
     pub bytes: Vec<u8>,
 }
 
@@ -23,12 +23,12 @@ impl TerminalOutput {
     }
 }
 
-/// Outputs of a program that are the terminal.
+/// The outputs of a program that lead to the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TerminalStreams {
     /// Standard output and standard error.
     StdoutAndStderr,
-    /// Standard error; standard output is `/dev/null`.
+    /// Standard error only; standard output is `/dev/null`.
     Errors,
 }
 
@@ -57,7 +57,7 @@ pub fn run_on_terminal(command: &mut Command, outputs: TerminalStreams) -> Termi
     drop(slave);
     let reader = thread::spawn(move || {
         let (mut master, mut bytes) = (File::from(master), Vec::new());
-        // It ends with an error (EIO) when the last writer is gone.
+        // Reading ends with an error (EIO) when the last writer has closed the terminal.
         let _ = master.read_to_end(&mut bytes);
         bytes
     });

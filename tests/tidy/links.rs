@@ -1,6 +1,6 @@
 //! Links in documents: each leads to a file, and its `#anchor` to a heading of that file.
 //!
-//! Anchors are those that GitHub makes of headings. Links in code are none.
+//! Anchors are those that GitHub makes from headings. Code contains no links.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,7 +27,7 @@ fn link_targets(text: &str) -> Vec<String> {
     let prose = prose.join("\n");
     let mut targets = Vec::new();
     for paragraph in prose.split("\n\n") {
-        // Every other part is `code`.
+        // Every second part is `code`.
         let words = paragraph.split('`').step_by(2).collect::<Vec<_>>().join("``");
         let ends = words.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
         targets.extend(ends.map(|(target, _)| target.to_owned()));
@@ -69,7 +69,7 @@ fn normalize_path(path: &Path) -> PathBuf {
     normal
 }
 
-/// Returns the links that lead nowhere, as lines.
+/// Returns the broken links, one per line.
 fn find_broken_links(documents: &Documents, exists: impl Fn(&Path) -> bool) -> Vec<String> {
     let anchors: BTreeMap<_, _> =
         documents.iter().map(|(path, text)| (path.as_path(), document_anchors(text))).collect();

@@ -1,8 +1,9 @@
-//! Imports between the folders of a crate: they go one way.
+//! Imports between the folders of a crate must not form circles.
 //!
-//! A module is known by the first part of its path below the crate: its folder, or its file where
-//! it is in none. What a module imports is where that is defined, through any number of `pub use`.
-//! The crate's root is in no circle: it may import everything, and offer it.
+//! A module is identified by the first part of its path below the crate: its folder, or its file if
+//! it is in no folder. An import leads to the module that defines the imported item, through any
+//! number of `pub use`. The crate's root belongs to no circle: it may import everything, and
+//! re-export it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +12,7 @@ use std::path::Path;
 use syn::visit::{self, Visit};
 use trackway_tests::source_dir;
 
-/// Crates without a circle. The others have one still, which is to be cut.
+/// Crates that must have no circle. The other crates still have one, which must be cut.
 const ACYCLIC_CRATES: [&str; 20] = [
     "abi",
     "agent",
@@ -34,22 +35,22 @@ const ACYCLIC_CRATES: [&str; 20] = [
     "testkit",
     "window",
 ];
-/// Folders of other packages without one.
+/// Folders of other packages that must have no circle.
 const OTHER_ACYCLIC_FOLDERS: [&str; 3] = ["bench/engine", "bench/suites", "bench/cli"];
 /// Most `pub use` items that one name may pass through.
 const HOPS_MAX: usize = 16;
 
-/// The names on the way to a module, from the crate's root; or to an item.
+/// The names of the path from the crate's root to a module, or to an item.
 type ItemPath = Vec<String>;
 
 /// Paths, re-exports and items of a module.
 #[derive(Default)]
 struct Module {
-    /// Paths that it names, as they are written.
+    /// Paths in the module's code, as they are written.
     paths: Vec<ItemPath>,
     /// Names that it re-exports under another path, with their origins.
     offered: BTreeMap<String, ItemPath>,
-    /// Modules of which it offers everything.
+    /// Modules from which the module re-exports all names.
     offered_whole: Vec<ItemPath>,
     /// Names of the items that it defines.
     items: BTreeSet<String>,
@@ -153,7 +154,8 @@ impl<'ast> Visit<'ast> for Module {
     }
 
     fn visit_macro(&mut self, of: &'ast syn::Macro) {
-        // What a macro makes of its tokens is unknown; a path from the crate's root is one.
+        // The expansion of a macro is unknown; a path from the crate's root in its tokens is an
+        // import.
         let text = of.tokens.to_string().replace(' ', "");
         for rest in text.split("crate::").skip(1) {
             let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
@@ -164,7 +166,7 @@ impl<'ast> Visit<'ast> for Module {
     }
 }
 
-/// The modules in the files of a crate's folder `src`.
+/// Returns the modules in the files of a crate's folder `src`.
 fn parse_modules(folder: &Path) -> Modules {
     fn collect_modules(folder: &Path, names: &ItemPath, modules: &mut Modules) {
         for entry in fs::read_dir(folder).expect("a folder").flatten() {
@@ -189,7 +191,8 @@ fn parse_modules(folder: &Path) -> Modules {
     modules
 }
 
-/// The path from the crate's root that `path` is in the module `from`; `None`: another crate's.
+/// Returns the path from the crate's root for `path` in the module `from`; `None` for another
+/// crate's path.
 fn absolute_path(modules: &Modules, from: &[String], path: &[String]) -> Option<ItemPath> {
     let (mut at, mut rest) = (from.to_vec(), path);
     match path.first()?.as_str() {
@@ -214,7 +217,8 @@ fn absolute_path(modules: &Modules, from: &[String], path: &[String]) -> Option<
     Some(at)
 }
 
-/// Returns the module into which a path leads, without re-exports.
+/// Returns the module into which a path leads, without following re-exports, and the remaining
+/// path.
 fn split_module_path<'p>(
     modules: &Modules,
     path: &'p [String],
@@ -248,8 +252,8 @@ fn folder_imports(modules: &Modules) -> BTreeMap<(String, String), BTreeSet<Stri
     for (from, module) in modules {
         for path in &module.paths {
             let Some(path_here) = absolute_path(modules, from, path) else { continue };
-            // If nothing is found, as for items that a macro makes, use the module into which the
-            // path leads.
+            // If no definition is found, for example of items that a macro makes, the module into
+            // which the path leads is used.
             let into = || split_module_path(modules, &path_here).map(|(module, _)| module.to_vec());
             let defined = defining_module(modules, &path_here, 0).or_else(into).unwrap_or_default();
             if let (Some(own), Some(other)) = (from.first(), defined.first())
@@ -263,7 +267,7 @@ fn folder_imports(modules: &Modules) -> BTreeMap<(String, String), BTreeSet<Stri
     imports
 }
 
-/// The imports that are in a circle, as lines.
+/// Returns the imports that belong to a circle, one per line.
 fn find_import_cycles(modules: &Modules) -> Vec<String> {
     let imports = folder_imports(modules);
     let reaches = |from: &String, to: &String| {
@@ -296,7 +300,7 @@ fn folders_of_a_crate_import_each_other_one_way() {
     assert!(found.is_empty(), "circles of imports:\n{}", found.join("\n"));
 }
 
-/// Modules of a made-up crate.
+/// Returns the modules of a made-up crate.
 fn make_modules(files: &[(&str, &str)]) -> Modules {
     let names = |path: &str| -> ItemPath {
         path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect()

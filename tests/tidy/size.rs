@@ -1,6 +1,6 @@
-//! Sizes of folders, files and functions, and where modules are.
+//! Sizes of folders, files and functions, and places of modules.
 //!
-//! A rule is a function from text to faults; each has a test with a planted fault.
+//! Each rule is a function from text to faults, and has a test with a planted fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,11 +12,11 @@ use crate::{find_sources, relative_path};
 
 /// Most Rust files in a folder of sources.
 const FOLDER_FILES_MAX: usize = 20;
-/// Most lines of a file that gives no reason for more.
+/// Most lines of a file without a reason for more.
 const FILE_LINES_MAX: usize = 600;
-/// Most lines of a function that gives no reason for more.
+/// Most lines of a function without a reason for more.
 const FUNCTION_LINES_MAX: usize = 70;
-/// Begins the reason for a long file (in its head) or function (above it).
+/// Beginning of the reason for a long file (in its head) or function (above it).
 const REASON_PREFIX: &str = "Longer than";
 
 /// Lines of a function, from its signature to its closing brace.
@@ -63,20 +63,20 @@ fn long_functions(text: &str) -> Vec<Function> {
     found.filter(|one| one.lines > FUNCTION_LINES_MAX && !has_reason(one)).collect()
 }
 
-/// Returns the number of lines of a file that is too long and gives no reason in its head.
+/// Returns the number of lines of a file that is too long without a reason in its head.
 fn excess_lines(text: &str) -> Option<usize> {
     let lines = text.lines().count();
     let mut head = text.lines().take_while(|line| line.starts_with("//!"));
     (lines > FILE_LINES_MAX && !head.any(|line| line.contains(REASON_PREFIX))).then_some(lines)
 }
 
-/// Returns the sources of packages, without tests: paths below the root.
+/// Returns the paths of packages' sources below the root, without tests.
 fn package_sources() -> Vec<String> {
     let is_source = |path: &String| path.contains("/src/") && path.ends_with(".rs");
     find_sources(&[".rs"]).iter().map(|path| relative_path(path)).filter(is_source).collect()
 }
 
-/// Returns the folders that hold more files than a reader takes in at once.
+/// Returns the folders with more than [`FOLDER_FILES_MAX`] files.
 fn overfull_folders(paths: &[String]) -> Vec<String> {
     let mut counts: BTreeMap<&Path, usize> = BTreeMap::new();
     for path in paths {
@@ -109,7 +109,7 @@ impl<'ast> Visit<'ast> for DeclaredModules {
     }
 }
 
-/// Returns the files that no module declares: nothing compiles them.
+/// Returns the files that no module declares, and that are therefore not compiled.
 fn undeclared_modules(files: &BTreeMap<String, String>) -> Vec<String> {
     let roots = ["lib", "main", "build"];
     let parent_of = |path: &str| {

@@ -12,19 +12,19 @@ use crate::{find_sources, relative_path, source_dir};
 /// Most terms of the glossary.
 const TERMS_MAX: usize = 90;
 
-/// Pronouns, prepositions, participles and the like: no name of an item by themselves.
+/// Pronouns, prepositions, participles and similar words, which alone are no name of an item.
 const BARE_NAMES: [&str; 41] = [
     "above", "after", "ahead", "alone", "anew", "anybody", "apart", "around", "asked", "before",
     "behind", "below", "beside", "besides", "between", "beyond", "both", "given", "gone", "held",
     "here", "his", "how", "its", "kept", "meant", "nobody", "others", "ours", "said", "seen",
     "somebody", "taken", "theirs", "there", "those", "told", "way", "what", "who", "whose",
 ];
-/// The same for fields and parameters, which have a type beside them.
+/// Words that alone are no name of a field or parameter, which have a type.
 const BARE_VALUE_NAMES: [&str; 16] = [
     "asked", "beside", "besides", "beyond", "how", "meant", "nobody", "others", "ours", "said",
     "seen", "taken", "theirs", "told", "who", "whose",
 ];
-/// First words of functions that do not say what software does.
+/// First words of functions that attribute speech to software.
 const SPEECH_VERBS: [&str; 9] =
     ["say", "says", "tell", "tells", "ask", "asks", "hear", "want", "look"];
 /// Names of one word that a free function may have: verbs where the module names the object, and
@@ -69,7 +69,7 @@ const WHOLE_NAMES: [&str; 38] = [
     "verify",
     "vfork",
 ];
-/// Everyday nouns that stood for a role once: each has a name of the field now.
+/// Everyday nouns that once named a role; each has a name of the field now.
 const EVERYDAY_NOUNS: [&str; 24] = [
     "Circumstances",
     "Desk",
@@ -101,7 +101,7 @@ const CLAUSE_OPENINGS: [&str; 14] = [
     "what", "who", "whose", "of", "as", "that", "those", "such", "where", "how", "whether",
     "which", "likewise", "whatever",
 ];
-/// Words that stand for a thing that has a name.
+/// Pronouns that stand for a thing with a name.
 const PRONOUNS: [&str; 10] = [
     "nobody",
     "somebody",
@@ -115,12 +115,12 @@ const PRONOUNS: [&str; 10] = [
     "nobody's",
 ];
 
-/// Returns whether `name` is no name by itself: `Taken`, `taken`, `TAKEN`.
+/// Returns true if `name` is one of these words alone: `Taken`, `taken`, `TAKEN`.
 fn is_bare_name(name: &str) -> bool {
     BARE_NAMES.contains(&&*name.to_lowercase()) || EVERYDAY_NOUNS.contains(&name)
 }
 
-/// Returns whether a function is named after an act of speech: `say_news`.
+/// Returns true if a function is named after an act of speech: `say_news`.
 fn is_speech_name(name: &str) -> bool {
     name.split('_').next().is_some_and(|first| SPEECH_VERBS.contains(&first))
 }
@@ -200,14 +200,14 @@ impl<'ast> Visit<'ast> for BadNames {
     }
 }
 
-/// Returns the names in a source file that are none.
+/// Returns the names in a source file that violate the rules.
 fn bad_names(text: &str) -> BTreeSet<String> {
     let mut names = BadNames::default();
     names.visit_file(&syn::parse_file(text).expect("Rust"));
     names.0
 }
 
-/// Returns the words of a comment line, without what stands in backticks.
+/// Returns the words of a comment line, without text in backticks.
 fn comment_words(line: &str) -> Vec<String> {
     let spoken = line.split('`').step_by(2).collect::<Vec<_>>().join(" ");
     let words = spoken.split(|c: char| !c.is_alphanumeric() && c != '\'');
@@ -266,7 +266,7 @@ fn glossary_terms(text: &str) -> Vec<String> {
     terms.filter(|term| term != "term").collect()
 }
 
-/// Returns what is wrong with a glossary.
+/// Returns the faults of a glossary.
 fn glossary_faults(text: &str) -> Vec<String> {
     let (terms, mut known, mut bad) = (glossary_terms(text), BTreeSet::new(), Vec::new());
     if terms.is_empty() || terms.len() > TERMS_MAX {

@@ -1,24 +1,24 @@
-//! Comparison of a trace with the events that the program reports as emitted.
+//! Comparison of a trace with the events that the program counted as emitted.
 
 use std::collections::HashMap;
 
 use crate::shared::Lane;
 use crate::trace::{Complaints, Record, Stream};
 
-/// Sums of a round.
+/// Sums over all lanes and streams of a round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RoundTotals {
-    /// Events begun.
+    /// Number of events begun.
     pub(crate) started: u64,
-    /// Events after which the call came back.
+    /// Number of events whose call returned.
     pub(crate) returned: u64,
-    /// Events in the trace.
+    /// Number of events in the trace.
     pub(crate) recorded: u64,
     /// Number of lost events, from the trace.
     pub(crate) lost: u64,
 }
 
-/// Sums over lanes and streams.
+/// Computes the sums over lanes and streams.
 pub(crate) fn sum_totals(streams: &[Stream], lanes: &[Lane]) -> RoundTotals {
     RoundTotals {
         started: lanes.iter().map(|lane| lane.started).sum(),
@@ -28,8 +28,8 @@ pub(crate) fn sum_totals(streams: &[Stream], lanes: &[Lane]) -> RoundTotals {
     }
 }
 
-/// Checks that recorded + lost + overwritten = emitted: exactly, except for the events that were
-/// under way in killed threads.
+/// Checks that recorded + lost + overwritten = emitted: exactly, except for the incomplete events
+/// of killed threads.
 pub(crate) fn check_sums(totals: &RoundTotals, overwritten: u64, wrong: &mut Complaints) {
     let accounted = totals.recorded + totals.lost + overwritten;
     wrong.unless((totals.returned..=totals.started).contains(&accounted), || {
@@ -47,8 +47,8 @@ pub(crate) fn check_no_packet_missing(streams: &[Stream], wrong: &mut Complaints
     }
 }
 
-/// Checks that every event is there at most once, in order per lane: in each region as stored, and
-/// over all regions by their times.
+/// Checks that every event occurs at most once, in order for each lane: in each region as stored,
+/// and over all regions by their times.
 pub(crate) fn check_order(streams: &[Stream], wrong: &mut Complaints) {
     for stream in streams {
         let mut last: HashMap<u32, u64> = HashMap::new();
@@ -81,8 +81,8 @@ pub(crate) fn check_all_present(streams: &[Stream], lanes: &[Lane], wrong: &mut 
     }
 }
 
-/// Checks the trace of a flight recorder: from the moment at which every region is complete, only
-/// lost events are missing.
+/// Checks the trace of a flight recorder: after the time from which on every region is complete,
+/// only lost events are missing.
 pub(crate) fn check_newest_present(
     streams: &[Stream],
     lanes: &[Lane],
@@ -111,7 +111,7 @@ pub(crate) fn check_newest_present(
     });
 }
 
-/// Records by lane, in the order of their numbers.
+/// Returns the records by lane, in the order of their numbers.
 fn records_by_lane(streams: &[Stream]) -> HashMap<u32, Vec<Record>> {
     let mut lanes: HashMap<u32, Vec<Record>> = HashMap::new();
     for record in streams.iter().flat_map(|stream| &stream.records) {

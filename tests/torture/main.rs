@@ -1,18 +1,18 @@
 //! The torture test: processes, threads, a storm of signals, kills at random moments and tiny
-//! buffers; then every committed event must be in the trace once and in order, and the rest
-//! counted.
+//! buffers. Afterwards, every committed event must be in the trace once and in order, and all other
+//! events counted.
 //!
 //! ```text
 //! scripts/torture                      ten minutes
-//! scripts/torture HOURS                so many hours
-//! scripts/torture [HOURS] from SEED    the same, beginning with this round
+//! scripts/torture HOURS                this number of hours
+//! scripts/torture [HOURS] from SEED    this number of hours, beginning with the round of SEED
 //! scripts/torture short                what `make test` runs: a fixed set of seeds
-//! scripts/torture seed N…              these rounds again
+//! scripts/torture seed N…              the rounds of these seeds
 //! ```
 //!
-//! A round is drawn from its seed, to the sizes of each thread's records; rounds are numbered on
-//! from the first one. The kernel's scheduling is not drawn, so a seed that failed once may need a
-//! few more runs to fail again. `TRACKWAY_TORTURE_KEEP=DIR` keeps traces of rounds that failed.
+//! A round is drawn from its seed, including the sizes of each thread's records; seeds count up
+//! from the first round's. The kernel's scheduling is not drawn, so a seed that failed once may
+//! need a few more runs to fail again. `TRACKWAY_TORTURE_KEEP=DIR` keeps traces of failed rounds.
 
 mod check;
 mod plan;
@@ -33,7 +33,7 @@ use round::{Round, RoundOutcome};
 use shared::{Shared, Word};
 use trackway_tests::{Fixture, has, report_skipped};
 
-/// Rounds of the short form, chosen so that they include every mode, writer path and end.
+/// Seeds of the short form, chosen so that they include every mode, writer path and end.
 const SHORT_SEEDS: std::ops::Range<u64> = 459..473;
 /// Durations of a round's program, in the short form and in the long form.
 const SHORT_ROUND_MS: u64 = 500;
@@ -87,8 +87,8 @@ fn seed_from_time() -> u64 {
     std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs() * 1000
 }
 
-/// Checks that every mode, writer path and end is among the rounds of the short form, each writer
-/// path with kills.
+/// Checks that the short form includes every mode, writer path and end, and kills for each writer
+/// path.
 fn check_variety() {
     let plans: Vec<RoundPlan> =
         SHORT_SEEDS.map(|seed| RoundPlan::new(seed, SHORT_ROUND_MS)).collect();
@@ -102,7 +102,7 @@ fn check_variety() {
     );
 }
 
-/// The rounds so far.
+/// The state and the sums of the rounds so far.
 struct Torture {
     fixture: Fixture,
     program: PathBuf,
@@ -176,13 +176,13 @@ impl Torture {
         }
     }
 
-    /// Removes the remains of a round, so that the next rounds do not fail because of them.
+    /// Removes the leftovers of a round, so that they do not make later rounds fail.
     fn begin_anew(&mut self) {
         self.fixture = Fixture::new("torture");
         self.program = shared::compile_workload(&self.fixture);
     }
 
-    /// Copies the remains of a round to a folder for inspection, if the options name one.
+    /// Copies the files of a failed round to a folder for inspection, if the environment names one.
     fn keep(&self, seed: u64) {
         let Some(folder) = std::env::var_os("TRACKWAY_TORTURE_KEEP") else { return };
         let folder = PathBuf::from(folder).join(format!("seed-{seed}"));

@@ -11,7 +11,7 @@ pub(crate) enum BufferMode {
     Discard,
     /// The oldest events are overwritten.
     Overwrite,
-    /// They are never full: nothing may be lost.
+    /// The buffers are never full: nothing may be lost.
     Roomy,
 }
 
@@ -24,7 +24,7 @@ pub(crate) enum WriterPath {
     Claim,
     /// By claim, because the program has no restartable sequences.
     Without,
-    /// Both, in one session.
+    /// By sequence and by claim, in one session.
     Mixed,
     /// By reserve and commit: `--reserve lockless`.
     Lockless,
@@ -44,12 +44,12 @@ pub(crate) enum RoundEnd {
 }
 
 impl BufferMode {
-    /// All of them; duplicates are drawn more often.
+    /// All modes; duplicates are drawn more often.
     pub(crate) const ALL: [Self; 4] = [Self::Discard, Self::Discard, Self::Overwrite, Self::Roomy];
 }
 
 impl WriterPath {
-    /// All of them; duplicates are drawn more often.
+    /// All writer paths; duplicates are drawn more often.
     pub(crate) const ALL: [Self; 7] = [
         Self::Sequence,
         Self::Sequence,
@@ -62,7 +62,7 @@ impl WriterPath {
 }
 
 impl RoundEnd {
-    /// All of them; duplicates are drawn more often.
+    /// All ends; duplicates are drawn more often.
     pub(crate) const ALL: [Self; 6] = [
         Self::ByItself,
         Self::ByItself,
@@ -73,10 +73,10 @@ impl RoundEnd {
     ];
 }
 
-/// A round.
+/// The plan of a round.
 #[derive(Debug, Clone)]
 pub(crate) struct RoundPlan {
-    /// Behaviour when the buffers are full.
+    /// Behaviour of the session when its buffers are full.
     pub(crate) mode: BufferMode,
     /// Writer paths of the program.
     pub(crate) writer_path: WriterPath,
@@ -84,7 +84,7 @@ pub(crate) struct RoundPlan {
     pub(crate) end: RoundEnd,
     /// Size of a sub-buffer, in bytes.
     pub(crate) sub_bytes: u64,
-    /// Sub-buffers of a region.
+    /// Number of sub-buffers of a region.
     pub(crate) sub_count: u64,
     /// Value of `--context`.
     pub(crate) contexts: &'static str,
@@ -102,14 +102,15 @@ pub(crate) struct RoundPlan {
 }
 
 impl RoundPlan {
-    /// Returns the round with this seed, whose program records for `duration_ms`. The round depends
-    /// only on the seed, except for that time and for pauses, which only long rounds have.
+    /// Returns the plan of the round with this seed, whose program records for `duration_ms`. The
+    /// plan depends only on the seed, except for that time and for pauses, which only long rounds
+    /// have.
     pub(crate) fn new(seed: u64, duration_ms: u64) -> Self {
         let random = &mut Random::new(seed);
         let mode = *random.pick(&BufferMode::ALL);
         let drawn = *random.pick(&WriterPath::ALL);
         let writer_path = match (mode, drawn) {
-            // Claims are lost when all claim regions are taken, whatever the memory.
+            // Events are lost when all claim regions are in use, for any amount of memory.
             (BufferMode::Roomy, WriterPath::Claim | WriterPath::Without | WriterPath::Mixed) => {
                 WriterPath::Sequence
             }
@@ -124,7 +125,7 @@ impl RoundPlan {
         let body_max = *random.pick(&[64, 512, 4000]);
         let mut orders = Self::orders(random, duration_ms);
         let pause_ms = *random.pick(&[1000, 8000, 8000, 120_000]);
-        // Only in long rounds: the recorder's lease takes 5 s.
+        // Pauses occur only in long rounds: the recorder's lease is 5 s.
         let stands_still = random.once_in(8) && duration_ms >= crate::LONG_ROUND_MS;
         let pause_ms = if stands_still && end == RoundEnd::ByItself { pause_ms } else { 0 };
         let kill_after_us = random.next_below(duration_ms * 1000);
@@ -136,18 +137,19 @@ impl RoundPlan {
         match end {
             RoundEnd::ByItself => {}
             RoundEnd::ProgramKilled => {
-                // One process without children: no recorder would record the events that they emit
-                // after it.
+                // The program is one process without children: no recorder would record the
+                // children's events after its end.
                 orders.retain(|(word, _)| !matches!(word, Word::Forks | Word::Vforks));
                 orders.push((Word::EndNs, u64::MAX));
             }
-            // It must not end before it is killed.
+            // The program must not end before it is killed.
             RoundEnd::RecorderKilled | RoundEnd::AllKilled => {
                 orders.push((Word::DurationMs, 1 << 20))
             }
         }
         if mode == BufferMode::Roomy {
-            // Half, so that bytes which a sub-buffer's end leaves unused do not matter.
+            // Half of the buffer is used, so that unused bytes at the end of sub-buffers do not
+            // matter.
             orders.push((Word::Budget, sub_bytes * sub_count / 2));
             // vfork children record by claim.
             orders.retain(|(word, _)| !matches!(word, Word::Vforks));
@@ -194,13 +196,13 @@ impl RoundPlan {
         orders
     }
 
-    /// Returns true if a writer may be killed in the middle of an event.
+    /// Returns true if the plan may kill a writer in the middle of an event.
     pub(crate) fn kills(&self) -> bool {
         let ordered = |(word, value): &(Word, u64)| matches!(word, Word::Kills) && *value != 0;
         self.end != RoundEnd::ByItself || self.orders.iter().any(ordered)
     }
 
-    /// Returns the options of `trackway record` for it.
+    /// Returns the options of `trackway record` for the plan.
     pub(crate) fn options(&self) -> Vec<String> {
         let reserve = match self.writer_path {
             WriterPath::Sequence | WriterPath::Without | WriterPath::Mixed => "rseq",
@@ -220,7 +222,7 @@ impl RoundPlan {
         options
     }
 
-    /// Returns the round in a line.
+    /// Describes the plan in a line.
     pub(crate) fn describe(&self) -> String {
         let mut text = format!(
             "{:?} {:?} {:?} {}×{} contexts {} ",

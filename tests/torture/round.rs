@@ -15,13 +15,13 @@ use crate::shared::{self, Group, Lane, Shared};
 use crate::trace::{self, Complaints, Stream};
 use crate::window;
 
-/// Most time that a round's program and recorder may take.
+/// Time limit of a round's program and recorder.
 const ROUND_LIMIT: Duration = Duration::from_secs(60);
-/// Longest time until the remains of dead processes are released.
+/// Longest time until the resources of dead processes are released.
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(5);
 /// File that marks a complete trace.
 const COMPLETION_FILE: &str = "trackway/complete";
-/// A round.
+/// A round while it runs.
 pub(crate) struct Round<'torture> {
     pub(crate) fixture: &'torture Fixture,
     pub(crate) program: &'torture Path,
@@ -36,14 +36,14 @@ pub(crate) struct Round<'torture> {
 pub(crate) struct RoundOutcome {
     pub(crate) totals: Totals,
     pub(crate) overwritten: u64,
-    /// True if the session keeps its memory because a killed process cannot be proved dead. Such a
-    /// process does not know its PID namespace, because its parent was gone before its first event;
+    /// True if the session keeps its memory because a killed process cannot be proved dead. The PID
+    /// namespace of such a process is unknown, because its parent was gone before its first event;
     /// or it is a vfork child, or a fork child at its first event, that owned a claim region.
     pub(crate) keeps: bool,
     pub(crate) complaint: Option<String>,
 }
 
-/// Contents of `trackway/complete`: how the trace was completed.
+/// Contents of `trackway/complete`: the way in which the trace was completed.
 #[derive(Debug)]
 struct CompletionMark {
     by_recorder: bool,
@@ -73,7 +73,7 @@ impl Round<'_> {
         outcome
     }
 
-    /// Runs the program under `trackway record`, until both are gone; returns the recorder's
+    /// Runs the program under `trackway record`, until both have ended; returns the recorder's
     /// messages.
     fn record(&self) -> Result<String, String> {
         let plan = self.plan;
@@ -131,13 +131,13 @@ impl Round<'_> {
         std::thread::sleep(Duration::from_millis(LONG_ROUND_MS / 3));
         group.signal_all(libc::SIGSTOP);
         std::thread::sleep(pause);
-        // The recorder first: it must renew its lease before the program reads it.
+        // The recorder continues first: it must renew its lease before the program reads it.
         group.signal(libc::SIGCONT);
         std::thread::sleep(Duration::from_millis(500));
         group.signal_all(libc::SIGCONT);
     }
 
-    /// Kills the program, unless it ends before.
+    /// Kills the program, unless it has ended before.
     fn kill_program(&self, group: &mut Group, kill_at: Instant) {
         let deadline = Instant::now() + ROUND_LIMIT;
         while Instant::now() < deadline && group.wait(Duration::ZERO).is_none() {
@@ -163,7 +163,7 @@ impl Round<'_> {
         }
     }
 
-    /// Completes the remains of dead processes. Returns true if writers took the recorder for alive
+    /// Completes the traces of dead processes. Returns true if writers took the recorder for alive
     /// until then.
     fn recover(&self) -> Result<bool, String> {
         let lease_held = self.plan.end != RoundEnd::RecorderKilled
@@ -179,8 +179,8 @@ impl Round<'_> {
     }
 
     /// Waits until the commands so far, or the next ones, have released all memory, and complains
-    /// if it stays. A hole's memory stays with its session as long as the kernel has threads of a
-    /// killed process. Returns true if memory stays because a process cannot be proved dead.
+    /// if memory stays. A hole's memory stays with its session as long as the kernel has threads of
+    /// a killed process. Returns true if memory stays because a process cannot be proved dead.
     fn expect_nothing_left(&self, wrong: &mut Complaints) -> bool {
         let deadline = Instant::now() + RELEASE_WAIT_MAX;
         while window::exists(self.fixture) {
@@ -274,7 +274,7 @@ impl Round<'_> {
         wrong: &mut Complaints,
     ) {
         if self.plan.writer_path == WriterPath::Lockless && overwritten > 0 {
-            // Its packets are numbered from the oldest present one.
+            // The packets of a flight recorder are numbered from the oldest remaining one.
             streams.iter_mut().for_each(|stream| stream.overwritten = true);
         }
         check::newest_kept(streams, lanes, lost, wrong);

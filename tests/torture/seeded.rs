@@ -1,4 +1,4 @@
-//! Seeded mistakes that the checks of a trace must notice.
+//! Seeded faults that the checks of a trace must detect.
 
 use crate::check::{
     check_all_present, check_newest_present, check_no_packet_missing, check_order, check_sums,
@@ -26,7 +26,7 @@ fn correct_trace() -> (Vec<Stream>, Vec<Lane>) {
     (streams, vec![make_lane(0, 0), make_lane(20, 20), make_lane(20, 20)])
 }
 
-/// Returns true if the checks complain after `spoil`.
+/// Returns true if the checks complain after `spoil` has changed a correct trace.
 fn checks_detect(spoil: impl Fn(&mut Vec<Stream>, &mut Vec<Lane>)) -> bool {
     let (mut streams, mut lanes) = correct_trace();
     spoil(&mut streams, &mut lanes);
@@ -42,7 +42,7 @@ fn checks_detect(spoil: impl Fn(&mut Vec<Stream>, &mut Vec<Lane>)) -> bool {
 #[test]
 fn a_good_trace_is_good() {
     assert!(!checks_detect(|_, _| {}));
-    // Killed in the middle of an event, which was committed or not.
+    // The lane was killed in the middle of an event, which was committed or not.
     assert!(!checks_detect(|_, lanes| lanes[1].returned = 19));
     assert!(!checks_detect(|_, lanes| lanes[1].started = 21));
 }

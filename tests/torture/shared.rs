@@ -6,8 +6,8 @@
 //!                             | thread u16 | in_signal u32 | credit u64 | seed u64 | name[16]
 //! ```
 //!
-//! A lane is one writer: a thread, or one signal's handler in a thread. Its numbers survive it.
-//! What its events are follows from its seed, and that from the round's.
+//! A lane is one writer: a thread, or the handler of one signal in a thread. Its counts survive the
+//! writer. The contents of its events follow from the lane's seed, and this seed from the round's.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -54,32 +54,32 @@ pub(crate) enum SharedWord {
 /// Orders to the program: values of its words.
 pub(crate) type WorkloadOrders = Vec<(SharedWord, u64)>;
 
-/// The file.
+/// The shared file.
 pub(crate) struct SharedFile {
     path: PathBuf,
     file: File,
 }
 
-/// One writer, as it counted itself.
+/// The counts of one writer, from the writer itself.
 #[derive(Debug, Clone)]
 pub(crate) struct Lane {
-    /// Events begun.
+    /// Number of events begun.
     pub(crate) started: u64,
-    /// Events after which the call came back.
+    /// Number of events whose call returned.
     pub(crate) returned: u64,
-    /// Its process.
+    /// Process id of the writer.
     pub(crate) pid: u32,
-    /// Its thread.
+    /// Thread id of the writer.
     pub(crate) tid: u32,
-    /// Number of its process.
+    /// Number of the writer's process.
     pub(crate) process: u16,
-    /// Number of its thread in its process.
+    /// Number of the writer's thread in its process.
     pub(crate) thread: u16,
     /// True if the lane belongs to a signal handler.
     pub(crate) in_signal: bool,
-    /// Seed from which its events are computed.
+    /// Seed from which the writer's events are computed.
     pub(crate) seed: u64,
-    /// Name of its thread.
+    /// Name of the writer's thread.
     pub(crate) name: String,
 }
 
@@ -120,7 +120,7 @@ impl SharedFile {
         self.file.write_all_at(&bytes, word as u64 * 8).expect("the shared file is written");
     }
 
-    /// Returns all lanes that were taken, by number. Lane 0 is unused.
+    /// Returns all used lanes, by number. Lane 0 is unused.
     pub(crate) fn lanes(&self) -> Vec<Lane> {
         let count = self.get(SharedWord::LanesUsed).min(LANES_MAX) as usize;
         let mut bytes = vec![0; count * LANE_BYTES];
@@ -149,7 +149,7 @@ impl Lane {
     }
 }
 
-/// Compiles the program that is tortured, in `fixture`.
+/// Compiles the workload program in `fixture`.
 pub(crate) fn compile_workload(fixture: &Fixture) -> PathBuf {
     let source = source_dir().join("tests/torture/workload.c");
     let text = fs::read_to_string(source).expect("the workload's source");
@@ -159,7 +159,7 @@ pub(crate) fn compile_workload(fixture: &Fixture) -> PathBuf {
     program
 }
 
-/// Returns the command that runs it: `trackway-test-workload FILE ROLE 0`, if `claiming` without
+/// Returns the command of the workload: `trackway-test-workload FILE ROLE 0`, if `claiming` without
 /// restartable sequences. `main` outlives all its children; a `process` ends at `Word::EndNs`.
 pub(crate) fn workload_command(
     program: &Path,
@@ -176,21 +176,21 @@ pub(crate) fn workload_command(
     command
 }
 
-/// A process (and its group) that ends with this value, also when the test fails.
+/// A process and its group, which end when this value is dropped, also when the test fails.
 pub(crate) struct ProcessGroup {
     child: Child,
     stop: Option<File>,
 }
 
 impl ProcessGroup {
-    /// Starts `command` as the leader of a new process group. `shared`: the file whose `STOP` word
-    /// ends processes that left the group, or whose leader is gone.
+    /// Starts `command` as the leader of a new process group. The `STOP` word of the file `shared`
+    /// ends processes that left the group, or whose leader has ended.
     pub(crate) fn start(command: &mut Command, shared: Option<&SharedFile>) -> Self {
         use std::os::unix::process::CommandExt;
         // SAFETY: between fork and exec it makes one system call, and touches no memory.
         unsafe {
             command.pre_exec(|| {
-                // Ended with the test's thread, also if that has no time for `drop`.
+                // The process ends with the test's thread, even if that thread cannot run `drop`.
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 Ok(())
             });
@@ -199,7 +199,7 @@ impl ProcessGroup {
         Self { child: command.process_group(0).spawn().expect("the command starts"), stop }
     }
 
-    /// Waits for its leader to end, at most so long.
+    /// Waits at most `limit` until the leader ends.
     pub(crate) fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + limit;
         loop {
@@ -213,12 +213,12 @@ impl ProcessGroup {
         }
     }
 
-    /// Describes the program's threads, one a line: name, state, and place in the kernel.
+    /// Describes the program's threads, one per line: name, state, and place in the kernel.
     pub(crate) fn describe(&self) -> String {
         let mut text = String::new();
         for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let of_process = |name| fs::read_to_string(process.path().join(name));
-            // Behind the name, which may have any characters: state, parent, process group.
+            // After the name, which may contain any characters: state, parent, process group.
             let group = of_process("stat").ok().and_then(|stat| {
                 let rest = stat.rsplit_once(')')?.1.to_owned();
                 rest.split_whitespace().nth(2)?.parse::<u32>().ok()
@@ -238,13 +238,13 @@ impl ProcessGroup {
         text
     }
 
-    /// Sends a signal to its leader only, which has not been waited for.
+    /// Sends a signal only to the leader, which is not reaped yet.
     pub(crate) fn signal(&self, signal: libc::c_int) {
         // SAFETY: kill has no preconditions; the child is ours and not reaped.
         unsafe { libc::kill(self.child.id().cast_signed(), signal) };
     }
 
-    /// Sends a signal to all of it.
+    /// Sends a signal to the whole process group.
     pub(crate) fn signal_all(&self, signal: libc::c_int) {
         // SAFETY: kill has no preconditions. The leader is our child and is not reaped, so its
         // group's number cannot belong to another group.
@@ -252,7 +252,7 @@ impl ProcessGroup {
     }
 
     /// Waits until no process holds the program's standard output, which is a pipe, and all threads
-    /// of its leader are dead. The leader is not reaped, so that its number stays its own.
+    /// of its leader are dead. The leader is not reaped, so that its id is not reused.
     pub(crate) fn wait_for_all(&mut self) {
         if let Some(mut output) = self.child.stdout.take() {
             let mut rest = Vec::new();
@@ -261,7 +261,7 @@ impl ProcessGroup {
         self.wait_for_leader();
     }
 
-    /// Waits until the leader is dead. The leader is not reaped, so that its number stays its own.
+    /// Waits until the leader is dead. The leader is not reaped, so that its id is not reused.
     pub(crate) fn wait_for_leader(&self) {
         // SAFETY: `ended` is a siginfo_t of ours, for which zeroes are valid; the child is ours.
         let status = unsafe {
@@ -276,7 +276,7 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(stop) = &self.stop {
-            // The file may be removed already; a process that has it mapped still reads the word.
+            // The file may be removed already; a process that has mapped it still reads the word.
             let _ = stop.write_all_at(&1_u64.to_le_bytes(), SharedWord::Stop as u64 * 8);
         }
         self.signal_all(libc::SIGKILL);

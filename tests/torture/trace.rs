@@ -21,35 +21,35 @@ pub(crate) struct Record {
     pub(crate) lane: u32,
     /// Sequence number of the event in its lane.
     pub(crate) seq: u64,
-    /// When, in ns.
+    /// Time of the event, in ns.
     pub(crate) time: u64,
 }
 
 /// One stream file.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
-    /// Its file's name.
+    /// File name of the stream.
     pub(crate) name: String,
-    /// Events, in the order of their bytes.
+    /// Events of the stream, in the order of their bytes.
     pub(crate) records: Vec<Record>,
-    /// Number of lost events, from its last packet.
+    /// Number of lost events, from the stream's last packet.
     pub(crate) discarded: u64,
-    /// Begin and end of its packets.
+    /// Begin and end of each packet.
     pub(crate) packets: Vec<(u64, u64)>,
-    /// True if packets before its first record were overwritten.
+    /// True if packets before the first record were overwritten.
     pub(crate) overwritten: bool,
-    /// Number of packets missing after its first record.
+    /// Number of packets missing after the first record.
     pub(crate) missing: u64,
-    /// Number that its next packet has if none is missing.
+    /// Number of the next packet if none is missing.
     next_packet: u64,
 }
 
-/// Everything wrong with a trace; empty is good.
+/// The faults of a trace; an empty list is good.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints(Vec<String>);
 
 impl Complaints {
-    /// Notes a fault. The first few are enough.
+    /// Adds a fault; only the first few are kept.
     pub(crate) fn add(&mut self, complaint: String) {
         const COMPLAINTS_MAX: usize = 12;
         if self.0.len() < COMPLAINTS_MAX {
@@ -57,14 +57,14 @@ impl Complaints {
         }
     }
 
-    /// Notes it if `holds` is false.
+    /// Adds a fault if `holds` is false.
     pub(crate) fn unless(&mut self, holds: bool, complaint: impl FnOnce() -> String) {
         if !holds {
             self.add(complaint());
         }
     }
 
-    /// Returns all complaints, one a line.
+    /// Returns all faults, one per line.
     pub(crate) fn text(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.0.join("\n"))
     }
@@ -83,8 +83,8 @@ pub(crate) fn find_trace_folder(folder: &Path) -> PathBuf {
     folder.to_owned()
 }
 
-/// Checks that babeltrace2 reads the trace without an error and finds the same number of events and
-/// of discarded ones, and that `trackway print` prints the same.
+/// Checks that babeltrace2 reads the trace without an error, with equal numbers of events and of
+/// discarded events, and that `trackway print` prints the same text.
 pub(crate) fn check_with_babeltrace(
     fixture: &Fixture,
     folder: &Path,

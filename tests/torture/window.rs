@@ -1,5 +1,5 @@
-//! Contents of a test's window, as bytes: the remains of a recording, and the time until writers
-//! take a dead recorder for dead.
+//! Contents of a test's window, as bytes: leftovers of a recording, and the time until writers take
+//! a dead recorder for dead.
 
 use std::ffi::CString;
 use std::mem::offset_of;
@@ -68,8 +68,8 @@ pub(crate) fn count_enabled_events(window: &[u8]) -> usize {
     (0..layout::EVENTS_MAX).filter(enabled).count()
 }
 
-/// Returns true if the table of processes has one that cannot be proved dead. Such a process does
-/// not know its PID namespace, because its parent was gone before its first event.
+/// Returns true if the table of processes contains a process that cannot be proved dead. The PID
+/// namespace of such a process is unknown, because its parent was gone before its first event.
 pub(crate) fn has_process_of_unknown_namespace(fixture: &Fixture) -> bool {
     let window = read_fixed_part(fixture);
     (0..layout::PROCESSES_MAX).any(|index| {
@@ -79,9 +79,9 @@ pub(crate) fn has_process_of_unknown_namespace(fixture: &Fixture) -> bool {
     })
 }
 
-/// Returns true if a process that is not in the table of processes has reserved in a lockless
-/// buffer of a session that still exists. A signal handler can do so while its process enters
-/// itself. If such a process is killed then, its death cannot be detected.
+/// Returns true if a process that is not in the table of processes has made a reservation in a
+/// lockless buffer of a session that still exists. A signal handler can do so while its process
+/// registers itself. If such a process is killed then, its death cannot be detected.
 pub(crate) fn has_unnamed_writer(fixture: &Fixture) -> bool {
     let path = std::fs::read_dir(fixture.window_dir()).expect("the window's folder");
     let path = path.flatten().next().expect("a window").path();
@@ -97,7 +97,7 @@ pub(crate) fn has_unnamed_writer(fixture: &Fixture) -> bool {
     )
 }
 
-/// Describes the processes in the table, and the kernel's present state of these ids.
+/// Describes the processes in the table, and the kernel's current state of these process ids.
 fn describe_processes(window: &[u8]) -> String {
     let mut text = String::new();
     for index in 0..layout::PROCESSES_MAX {

@@ -95,7 +95,7 @@ pub(crate) struct Page {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// Returns a parser of suites' names, which rejects misspelt ones, and which shells complete.
+/// Returns a parser of suite names. The parser rejects misspelt names; shells complete the names.
 fn suite_names() -> clap::builder::PossibleValuesParser {
     SUITES.into_iter().map(PossibleValue::new).collect::<Vec<_>>().into()
 }
@@ -118,7 +118,7 @@ pub(crate) struct ManArguments {
 }
 
 impl Arguments {
-    /// Parses these words; the command `help` is `--help` of the following command.
+    /// Parses `words`; the command `help` is `--help` of the following command.
     pub(crate) fn parse_words(words: Vec<OsString>) -> Result<Self, clap::Error> {
         let command = with_short_pages(Self::command(), &[]);
         let words = rewrite_help_command(&command, words);
@@ -127,8 +127,8 @@ impl Arguments {
     }
 }
 
-/// Returns the declaration for completions: with the names of all tracers. The command line takes
-/// the beginnings of names, too.
+/// Returns the declaration for completions, with the names of all tracers. The command line also
+/// accepts beginnings of names.
 pub(crate) fn with_tracer_names() -> Command {
     let names = || PossibleValuesParser::new(CATALOGUE.tracer_names());
     let command = Arguments::command().mut_arg("tracers", |one| one.value_parser(names()));

@@ -52,7 +52,7 @@ enum FailOn {
 ///
 /// # Errors
 ///
-/// If one is not a report, or `output` fails.
+/// If `before` or `after` is not a report, or if writing to `output` fails.
 pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let before = read_report(&arguments.before)?;
     let after = read_report(&arguments.after)?;

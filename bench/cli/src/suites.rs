@@ -1,4 +1,4 @@
-//! Suites measured, listed, and their page drawn again.
+//! Commands that measure suites, list suites, and draw the page of a report again.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl Arguments {
     }
 }
 
-/// Draws a page again.
+/// Draws the page of a report again.
 ///
 /// # Errors
 ///
@@ -83,8 +83,8 @@ fn format_planned_time(seconds: f64) -> String {
     if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
 }
 
-/// Measures, with the tables on `output`. The status is 1 if something failed that should have
-/// worked.
+/// Measures the suites and writes the tables to `output`. The status is 1 if a row failed that
+/// should have worked.
 ///
 /// # Errors
 ///
@@ -98,19 +98,19 @@ pub(crate) fn measure_suites(
         settings: arguments.settings(),
         command: typed_command(),
     };
-    // Reported before minutes of measuring: misspelt names, and a folder that cannot be written.
+    // Check before minutes of measuring: misspelt names, and a folder that cannot be written.
     CATALOGUE.check(&options)?;
     let folder = create_results_folder(arguments.out.as_deref())?;
     let seconds: f64 = suites_to_measure(arguments).map(|suite| suite.seconds).sum();
     let how = if arguments.rounds.is_some() { "at most about" } else { "about" };
     message!("{how} {}, with results in {}", format_planned_time(seconds), folder.display());
     let report = CATALOGUE.run(&options, &mut |so_far: &Report| {
-        // These files are left if the process is killed. A full disk may have room again at the
-        // end.
+        // These files remain if the process is killed. An error is ignored: a full disk may have
+        // room again at the end.
         let _ = write_report(so_far, &folder);
     })?;
     let written = write_report(&report, &folder);
-    // The results are shown, also if there is no room for the files.
+    // The results are shown even if the disk has no room for the files.
     print_report(&report, output).context("cannot write the tables")?;
     written.with_context(|| format!("cannot write in {}", folder.display()))?;
     writeln!(output, "\n{}", folder.join("report.html").display())?;
@@ -121,8 +121,8 @@ pub(crate) fn measure_suites(
     Ok(exit_code_for_failures(report.has_failures()))
 }
 
-/// Returns the folder for results, and makes it if it is missing. Files of an earlier run stay
-/// until there are new results.
+/// Returns the folder for results, and creates it if it is missing. Files of an earlier run stay
+/// until new results exist.
 fn create_results_folder(wanted: Option<&Path>) -> anyhow::Result<PathBuf> {
     let folder = wanted.map_or_else(default_results_folder, Path::to_owned);
     std::fs::create_dir_all(&folder)
@@ -140,7 +140,7 @@ fn default_results_folder() -> PathBuf {
     format!("trackway-bench-{when}").into()
 }
 
-/// Returns the command for the report, word by word, as typed after `trackway bench`.
+/// Returns the command for the report, word by word, as the user typed it after `trackway bench`.
 fn typed_command() -> Vec<String> {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     ["trackway", "bench"].map(str::to_owned).into_iter().chain(words).collect()

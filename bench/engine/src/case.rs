@@ -14,7 +14,8 @@ pub enum Payload {
     Printf,
     /// A text of 15 bytes, a sequence of four `u32`, a `u64`: in C++ a view and a vector.
     Views,
-    /// A pair of events around nothing, with an identity, the first with a `u32`: in C++ a scope.
+    /// A pair of events around an empty scope, with an identity; the first event has a `u32`. In
+    /// C++ a scope.
     Scope,
 }
 
@@ -35,12 +36,12 @@ impl Payload {
         matches!(self, Self::Number | Self::Record)
     }
 
-    /// Returns true if each of its events has a number.
+    /// Returns true if each event of the payload has a number.
     pub const fn is_numbered(self) -> bool {
         !matches!(self, Self::Scope)
     }
 
-    /// Returns the head of its columns.
+    /// Returns the heading of the payload's columns.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Number => "u32",
@@ -63,7 +64,7 @@ pub enum Context {
 }
 
 impl Context {
-    /// Returns its name on Trackway's command line.
+    /// Returns the name of the context on Trackway's command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -102,7 +103,7 @@ impl Case {
         cases
     }
 
-    /// The formatted message, which has a section of its own.
+    /// The formatted message, which has a section of its own in the report.
     pub const PRINTF: Self = Self { threads: 1, payload: Payload::Printf, context: Context::None };
 
     /// Text and sequence, to compare C++ with C.
@@ -118,7 +119,7 @@ impl Case {
         Self { threads, ..self }
     }
 
-    /// Returns the description in words.
+    /// Returns the description of the case in words.
     pub fn words(&self) -> String {
         let context = match self.context {
             Context::None => "",
@@ -129,24 +130,24 @@ impl Case {
     }
 }
 
-/// The state of a buffer while a program writes to it.
+/// The state of a buffer while a program writes to the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferState {
-    /// A flight recorder whose ring is full: each event overwrites an old one, and nothing reads.
+    /// A flight recorder whose ring is full: each event overwrites an old event, and no reader
+    /// runs.
     Overwrite,
-    /// A buffer that is drained to disk meanwhile, with a rate of events that the drain can
+    /// A buffer that is drained to disk during the run, at a rate of events that the drain can
     /// sustain.
     Steady,
-    /// A buffer that takes all events, each in memory that was not written to before; nothing
-    /// reads.
+    /// A buffer that takes all events, each in memory that was not written before; no reader runs.
     Producer,
 }
 
 impl BufferState {
-    /// All of them.
+    /// All buffer states.
     pub const ALL: [Self; 3] = [Self::Overwrite, Self::Steady, Self::Producer];
 
-    /// Returns the description in words.
+    /// Returns the description of the buffer state in words.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Overwrite => "overwrite",
@@ -159,7 +160,7 @@ impl BufferState {
 /// Number of batches in a run of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchPlan {
-    /// Batches that are not counted: until the ring has come round, and the caches are warm.
+    /// Batches that are not counted: they fill the ring once and warm the caches.
     pub warm_up: u32,
     /// Batches that count.
     pub batches: u32,

@@ -9,9 +9,9 @@ use trackway_console::IoError;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The user stopped it.
+    /// The user stopped the run.
     Interrupted,
-    /// The system refused something.
+    /// The system returned an error.
     Io {
         /// The operation that failed.
         what: String,
@@ -22,14 +22,14 @@ pub enum Error {
     Program {
         /// The program or step that failed.
         what: String,
-        /// Its status and its messages.
+        /// The exit status and the messages of the program.
         message: String,
     },
     /// A program did not end in time, and was ended.
     Overdue {
         /// The program or step that did not end in time.
         what: String,
-        /// Its time limit, in seconds.
+        /// The time limit of the program, in seconds.
         limit_s: u64,
     },
     /// A program's output or a trace is not as expected.

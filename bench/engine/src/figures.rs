@@ -1,4 +1,4 @@
-//! Figures and ratios as people read them.
+//! Formats of figures and ratios for people.
 
 use crate::results::Unit;
 use crate::stats::Ratio;
@@ -15,7 +15,7 @@ pub fn format_figure(unit: Unit, figure: f64) -> String {
     }
 }
 
-/// Formats a ratio: to two decimals, or two digits if it is less.
+/// Formats a ratio with two decimals, or with two significant digits below 0.1.
 pub fn format_ratio(times: f64) -> String {
     match times.abs() {
         0.0..0.001 => format!("{times:.5}"),
@@ -32,7 +32,7 @@ pub fn format_ratio_with_interval(ratio: &Ratio) -> String {
     format_interval_using(ratio, format_ratio)
 }
 
-/// Formats a ratio with its interval, both by `times`.
+/// Formats a ratio with its interval; `times` formats each number.
 pub fn format_interval_using(ratio: &Ratio, times: impl Fn(f64) -> String) -> String {
     let median = times(ratio.median);
     match ratio.interval {

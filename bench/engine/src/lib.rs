@@ -7,12 +7,12 @@
 //! results         results as JSON; run writes them, after each round
 //! ratios          figures relative to others of the same round; null_control: controls
 //! report/         results as tables, as a page with figures, and two of them compared
-//! host/           the machine: programs that run, scratch folders, tracefs, what disturbs
+//! host/           the machine: running programs, scratch folders, tracefs, disturbances
 //! ```
 //!
 //! Main invariant: a figure is only reported together with the proof that the tracer did the work.
-//! After each run the events recorded, lost and overwritten, from the tracer's own output, must add
-//! up to the events emitted.
+//! After each run, the tracer's own output gives the events recorded, lost and overwritten. Their
+//! sum must equal the number of events emitted.
 //!
 //! No figure is ever asserted: the engine reports, people judge.
 

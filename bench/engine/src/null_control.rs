@@ -7,19 +7,20 @@ use crate::figures::format_interval_using;
 use crate::results::{Report, Row, SuiteRows};
 use crate::stats::Ratio;
 
-/// Largest distance from 1, in percent, at which a control counts as the same. Rounds go on until
-/// ratios are known to 2 %, so a control's own interval is narrower only by chance, and its median
-/// is not exactly 1. The closest bars of Trackway allow 5 %, the bar of the preload helper 2 %.
+/// Largest distance from 1, in percent, at which a control counts as the same. Rounds continue
+/// until ratios are known to 2 %, so the interval of a control is narrower only by chance, and its
+/// median is not exactly 1. The closest goals of Trackway allow 5 %, the goal of the preload helper
+/// 2 %.
 pub const NIL_PERCENT: f64 = 3.0;
 
 /// The verdict on a control.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ControlVerdict {
-    /// There is no interval.
+    /// The row has too few rounds for an interval.
     TooFewRounds,
     /// The whole interval is near 1.
     Nil,
-    /// The interval holds 1, and figures as far from it as this, in percent.
+    /// The interval contains 1, and reaches this far from 1, in percent.
     NotShown(f64),
     /// The interval does not contain 1; differences up to this, in percent, are within the noise.
     Differs(f64),
@@ -43,7 +44,7 @@ impl ControlVerdict {
         }
     }
 
-    /// Returns the verdict in words, which follow the ratio.
+    /// Returns the verdict in words, to be written after the ratio.
     fn words(self) -> String {
         let below =
             |percent: f64| format!("differences below {:.0} % say nothing here", percent.ceil());
@@ -63,14 +64,14 @@ pub fn format_control_verdict(row: &Row) -> Option<String> {
     Some(format!("the same twice ({tracer}): {ratio}, {}", ControlVerdict::of(&times).words()))
 }
 
-/// Returns true if a row is a control that differs by more than counts as the same.
+/// Returns true if a row is a control that differs by more than [`NIL_PERCENT`].
 pub fn is_differing_control(row: &Row) -> bool {
     let is_much =
         |times: &Ratio| matches!(ControlVerdict::of(times), ControlVerdict::DiffersMuch(_));
     row.is_control && row.times.as_ref().is_some_and(is_much)
 }
 
-/// Returns a line for each control of a report that differs by more, with its suite's name.
+/// Returns a line for each control of a report that differs too much, with the name of its suite.
 pub fn format_differing_controls(report: &Report) -> Vec<String> {
     let of_suite = |(name, suite): (&str, &SuiteRows)| -> Vec<String> {
         let rows = suite.rows.iter().filter(|row| is_differing_control(row));

@@ -1,12 +1,12 @@
 //! The order in which tracers take turns.
 
-/// A random order (splitmix64, see `testkit::random`): a drift over time must not always meet the
-/// same tracer.
+/// A random order (splitmix64, see `testkit::random`), so that a drift over time does not always
+/// affect the same tracer.
 #[derive(Debug)]
 pub struct Shuffle(u64);
 
 impl Shuffle {
-    /// Makes the sequence of orders of `seed`, the same each time.
+    /// Makes the sequence of orders of `seed`; equal seeds give equal sequences.
     pub const fn of(seed: u64) -> Self {
         Self(seed)
     }
@@ -18,7 +18,7 @@ impl Shuffle {
         mixed ^ (mixed >> 31)
     }
 
-    /// Puts them in an order.
+    /// Shuffles the elements.
     pub fn order<T>(&mut self, of: &mut [T]) {
         for last in (1..of.len()).rev() {
             let other = (self.next() % (last as u64 + 1)) as usize;

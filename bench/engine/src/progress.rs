@@ -8,7 +8,7 @@ use trackway_console::{can_show_progress, show_progress};
 /// Characters of a terminal's line, if the terminal does not report them.
 const DEFAULT_COLUMNS: usize = 80;
 
-/// The line.
+/// The progress line.
 #[derive(Debug)]
 pub struct Progress {
     is_shown: bool,
@@ -62,8 +62,8 @@ fn format_time_left(seconds: f64) -> String {
     }
 }
 
-/// Returns both in one line, shortened to the terminal's width: a longer line would not be
-/// overwritten as a whole.
+/// Returns the step and the remaining time in one line, shortened to the terminal's width: a longer
+/// line could not be overwritten as a whole.
 fn fit_to_width(what: &str, left: &str, columns: usize) -> String {
     if left.is_empty() {
         return what.chars().take(columns.saturating_sub(1)).collect();
@@ -73,7 +73,7 @@ fn fit_to_width(what: &str, left: &str, columns: usize) -> String {
     format!("{what}  ({left})").chars().take(columns.saturating_sub(1)).collect()
 }
 
-/// Characters of the terminal's line.
+/// Returns the width of the terminal's line in characters.
 fn terminal_columns() -> usize {
     // SAFETY: all-zero bytes are a valid size.
     let mut size = unsafe { std::mem::zeroed::<libc::winsize>() };

@@ -1,28 +1,29 @@
 //! Figures round by round: figures relative to another figure of the same round, and their
 //! certainty.
 //!
-//! Main invariant: only figures of the same round are combined; a round that one of them lacks does
-//! not count. A tracer that loses events has less to do: nothing is decided if one of the two did.
+//! Main invariant: only figures of the same round are combined; a round that lacks one of the
+//! figures does not count. A tracer that loses events has less work: no comparison is decided if
+//! one of its tracers lost events.
 
 use crate::results::{Bar, Row, SuiteRows, Verdict};
 use crate::stats::Ratio;
 
-/// A figure for each round; `None` where there is none.
+/// A figure for each round; `None` for rounds without a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FiguresByRound {
     rounds: Vec<Option<f64>>,
-    /// True if a round is missing because of its figures, and not because it was not measured: then
-    /// the remaining rounds are a selection, which decides nothing.
+    /// True if a round was left out because of its figures, and not because it was not measured.
+    /// Then the remaining rounds are a selection, which decides nothing.
     is_chosen: bool,
     /// The tracer among the measured ones that lost the largest part of its events, if losses
     /// count.
     lost: Option<TracerLoss>,
 }
 
-/// Part of its events that a tracer may lose until its figure is another one's.
+/// Largest part of its events that a tracer may lose without a withdrawn verdict.
 const LOST_PART_MAX: f64 = 0.001;
 
-/// A tracer that lost more, and which part of its events.
+/// A tracer that lost too many events, with the lost part of its events.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TracerLoss {
     tracer: String,
@@ -51,7 +52,7 @@ impl FiguresByRound {
         Self { rounds, is_chosen: false, lost: None }
     }
 
-    /// Takes the figures of a row, if it was measured.
+    /// Returns the figures of a row, if the row was measured.
     pub fn of(row: Option<&Row>) -> Self {
         let Some(row) = row.filter(|row| row.spread.is_some()) else {
             return Self::new(Vec::new());
@@ -59,22 +60,23 @@ impl FiguresByRound {
         Self { lost: TracerLoss::of(row), ..Self::new(row.samples.clone()) }
     }
 
-    /// Takes one of the extra figures of a row. Losses are left to the caller: the only such figure
-    /// that losses make smaller, a recorder's share of a CPU, has a bar of its own for losses.
+    /// Returns an extra figure of a row. The caller must consider losses: the only extra figure
+    /// that losses make smaller is a recorder's share of a CPU, which has its own goal for losses.
     pub fn of_extra(row: Option<&Row>, what: &str) -> Self {
         let measured = row.filter(|row| row.spread.is_some());
         let samples = measured.and_then(|row| row.extra_samples.get(what));
         Self::new(samples.cloned().unwrap_or_default())
     }
 
-    /// Returns the difference between a row and its baseline.
+    /// Returns the difference between a row and its baseline, round by round.
     pub fn above_baseline(suite: &SuiteRows, row: Option<&Row>) -> Self {
         let other = row.and_then(|row| suite.rows.get(row.baseline?));
         Self::of(row).less(&Self::of(other))
     }
 
-    /// Divides by figures of the same round that are greater than zero. Rounds with others are left
-    /// out, which would favour the divisor: so there is no interval then.
+    /// Divides by the figures of `under` in the same round. Rounds with a divisor that is not
+    /// greater than zero are left out, which would favour the divisor: so there is no interval
+    /// then.
     pub fn over(&self, under: &Self) -> Self {
         let found = self.with(under, |one, other| (other > 0.0).then_some(one / other));
         let measured = self.with(under, |_, other| Some(other));
@@ -107,7 +109,7 @@ impl FiguresByRound {
     }
 }
 
-/// A figure of some rounds, and how sure it is.
+/// A figure over several rounds, and its certainty.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Estimate {
     /// The median, and the interval that contains the true figure.
@@ -132,13 +134,13 @@ impl Estimate {
         self.ratio.interval.map_or(self.ratio.median, |(_, high)| high)
     }
 
-    /// Converts to another unit: `of` must be increasing.
+    /// Converts the estimate to another unit: `of` must be increasing.
     pub fn map(self, of: impl Fn(f64) -> f64) -> Self {
         let interval = self.ratio.interval.map(|(low, high)| (of(low), of(high)));
         Self { ratio: Ratio { median: of(self.ratio.median), interval }, ..self }
     }
 
-    /// Judges the estimate by a bar that figures up to `bound` hold.
+    /// Judges the estimate by a goal of at most `bound`.
     fn is_at_most(&self, bound: f64) -> Verdict {
         match self.ratio.interval {
             Some((_, high)) if high <= bound => Verdict::Holds,
@@ -147,7 +149,7 @@ impl Estimate {
         }
     }
 
-    /// Judges the estimate by a bar that figures from `bound` on hold.
+    /// Judges the estimate by a goal of at least `bound`.
     fn is_at_least(&self, bound: f64) -> Verdict {
         match self.ratio.interval {
             Some((low, _)) if low >= bound => Verdict::Holds,
@@ -157,7 +159,7 @@ impl Estimate {
     }
 }
 
-/// The format of a bar's figure.
+/// The format of a goal's figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FigureFormat {
     /// Digits after the point.
@@ -169,9 +171,9 @@ pub struct FigureFormat {
 }
 
 impl FigureFormat {
-    /// A part of something.
+    /// Format of a part of a whole.
     pub const PART: Self = Self::of(2, "of it");
-    /// A ratio.
+    /// Format of a ratio.
     pub const TIMES: Self = Self::of(2, "times");
 
     /// Makes the format of a figure in this unit.
@@ -201,18 +203,18 @@ impl FigureFormat {
     }
 }
 
-/// Makes a bar that figures up to `bound` hold.
+/// Makes a goal that figures of at most `bound` reach.
 pub fn bar_at_most(what: &str, estimate: Option<Estimate>, bound: f64, form: FigureFormat) -> Bar {
     build_bar(what, estimate, form, |estimate| estimate.is_at_most(bound))
 }
 
-/// Makes a bar that figures from `bound` on hold.
+/// Makes a goal that figures of at least `bound` reach.
 pub fn bar_at_least(what: &str, estimate: Option<Estimate>, bound: f64, form: FigureFormat) -> Bar {
     build_bar(what, estimate, form, |estimate| estimate.is_at_least(bound))
 }
 
-/// Makes a bar that all of several figures must hold; the worst of them is reported. If one was not
-/// measured, the bar has no verdict.
+/// Makes a goal that several figures must all reach; the worst figure is reported. If one of them
+/// was not measured, the goal has no verdict.
 pub fn bar_all_at_most(
     what: &str,
     all: impl IntoIterator<Item = Option<Estimate>>,
@@ -231,7 +233,7 @@ pub fn bar_all_at_most(
     build_bar(what, worst, form, |_| verdict.unwrap_or(Verdict::Unknown))
 }
 
-/// Makes a bar of a figure without a bound.
+/// Makes a goal with a figure and without a bound.
 pub fn bar_without_bound(what: &str, estimate: Option<Estimate>, form: FigureFormat) -> Bar {
     build_bar(what, estimate, form, |_| Verdict::Unknown)
 }
@@ -256,7 +258,7 @@ fn build_bar(
     bar
 }
 
-/// Makes a bar that a counted figure up to `bound` holds: it needs no interval.
+/// Makes a goal that a counted figure of at most `bound` reaches: a count needs no interval.
 pub fn counted_bar_at_most(
     what: &str,
     counted: Option<f64>,
@@ -307,7 +309,7 @@ mod tests {
         assert_eq!(verdict(six(4.0, 6.0)), Verdict::Holds);
         assert_eq!(verdict(six(3.0, 3.5)), Verdict::Misses);
         assert_eq!(verdict(six(3.0, 6.0)), Verdict::Undecided);
-        // However far from the bound: one round, or five, decide nothing.
+        // One round, or five, decide nothing, however far the figure is from the bound.
         for count in [1, 5] {
             let few = figures_by_round(&vec![1.0; count]).estimate();
             assert_eq!(
@@ -326,7 +328,7 @@ mod tests {
             bar_at_most("at most 8", estimate, 8.0, FigureFormat::TIMES).verdict,
             Verdict::Undecided
         );
-        // The same holds if both are divided by another figure.
+        // There is no interval, either, if the ratio is divided by another figure.
         let estimate =
             figures_by_round(&[1.0; 7]).over(&theirs).over(&figures_by_round(&[1.0; 7])).estimate();
         assert_eq!(estimate.and_then(|estimate| estimate.ratio.interval), None);
@@ -349,7 +351,7 @@ mod tests {
         assert_eq!(bar(&few, &few).verdict, Verdict::Holds);
         assert_eq!(bar(&few, &many).standing(), "not decided: b lost 0.1 % of its events");
         assert_eq!(bar(&most, &many).standing(), "not decided: c lost 90.0 % of its events");
-        // An undecided bar needs no other reason.
+        // A goal that is undecided by its interval needs no other reason.
         let open = Row { samples: vec![Some(20.0)], ..most.clone() };
         assert_eq!(bar(&few, &open).reason, None);
         let baseline = Row { baseline: Some(0), times: Ratio::of(&[1.0; 8]), ..few };

@@ -1,4 +1,5 @@
-//! A run: suites one after another, their results, and the leftovers of a run that was killed.
+//! A run: measures suites one after another, keeps their results, and removes leftovers of killed
+//! runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -27,7 +28,7 @@ const BUSY_LOAD_PER_CPU: f64 = 0.25;
 /// The choice of suites, settings and output of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunOptions {
-    /// Names of suites; all but those that are only measured by name, if there is none.
+    /// Names of suites; if empty, all suites except those that run only by name.
     pub suites: Vec<String>,
     /// Settings of the measurement.
     pub settings: Settings,
@@ -35,27 +36,27 @@ pub struct RunOptions {
     pub command: Vec<String>,
 }
 
-/// The description of a suite, for its selection.
+/// The description of a suite, for lists and selection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SuiteInfo {
-    /// Its name.
+    /// Name of the suite.
     pub name: &'static str,
-    /// Its heading.
+    /// Heading of the suite.
     pub title: &'static str,
     /// The paper, and its figure or table, that the suite repeats.
     pub repeats: &'static str,
-    /// Seconds that it takes about.
+    /// Approximate duration of the suite, in seconds.
     pub seconds: f64,
-    /// True if it runs only when it is named.
+    /// True if the suite runs only if the user names it.
     pub is_only_by_name: bool,
 }
 
-/// The suites and their requirements: everything that the engine gets from the suites' crate.
+/// The suites and their requirements: the interface between the engine and the suites' crate.
 #[derive(Debug, Clone, Copy)]
 pub struct Catalogue {
     /// Makes all suites, in the order of [`crate::results::SUITES`].
     pub suites: fn() -> Vec<Box<dyn Suite>>,
-    /// Judges a report by the goals that Trackway has.
+    /// Judges a report by Trackway's goals.
     pub goals: fn(&Report) -> Vec<Bar>,
     /// Requirements of the suites on the machine.
     pub requirements: Requirements,
@@ -63,13 +64,13 @@ pub struct Catalogue {
     pub sources: &'static [Source],
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 pub fn seconds_now() -> i64 {
     (trackway_sys::clock::realtime_ns() / 1_000_000_000).cast_signed()
 }
 
 impl Catalogue {
-    /// Returns all suites, with the time that they take by these settings.
+    /// Returns all suites, with their durations under these settings.
     pub fn suites(&self, settings: &Settings) -> Vec<SuiteInfo> {
         let info = |suite: Box<dyn Suite>| {
             let About { name, title, repeats, .. } = suite.about();
@@ -80,14 +81,13 @@ impl Catalogue {
         (self.suites)().into_iter().map(info).collect()
     }
 
-    /// Returns the names of all tracers that suites have rows of, each once, in the order of the
-    /// alphabet.
+    /// Returns the names of all tracers of the suites, each once, in alphabetical order.
     pub fn tracer_names(&self) -> Vec<&'static str> {
         let names: BTreeSet<&str> = list_tracers(&(self.suites)()).into_iter().collect();
         names.into_iter().collect()
     }
 
-    /// Checks whether a run with these options is possible.
+    /// Checks that a run with these options is possible.
     ///
     /// # Errors
     ///
@@ -97,16 +97,16 @@ impl Catalogue {
         tracer_names::check_words(&options.settings.tracers, &self.tracer_names())
     }
 
-    /// Measures, and passes `keep` the results so far after each round.
+    /// Measures the suites, and passes the results so far to `keep` after each round.
     ///
-    /// Tracers that are not available are absent, with their reason; those that fail cost their own
-    /// rows. Catches SIGINT, SIGTERM and SIGHUP: the results until then are in the report, which is
-    /// partial. All processes are ended and all files removed before it returns, and soon after if
-    /// this process is killed.
+    /// Tracers that are not available are absent, with their reason; a tracer that fails costs its
+    /// own rows. Catches SIGINT, SIGTERM and SIGHUP: then the report contains the results so far,
+    /// and is partial. All processes are ended and all files removed before this function returns,
+    /// or soon after this process is killed.
     ///
     /// # Errors
     ///
-    /// If a suite is not known, or nothing can be measured at all.
+    /// If a suite is unknown, or no row can be measured.
     pub fn run(
         &self,
         options: &RunOptions,
@@ -129,7 +129,7 @@ impl Catalogue {
         let context = SuiteContext { workspace: &workspace, progress: &progress, settings, cpus };
         let began = Instant::now();
         for at in 0..chosen.len() {
-            // Earlier suites' deviations from their estimates do not count any more.
+            // The estimate only includes the remaining suites, not deviations of earlier ones.
             let left: f64 = chosen[at..]
                 .iter()
                 .map(|suite| rounds::estimate_seconds(suite.as_ref(), settings))
@@ -160,7 +160,7 @@ impl Catalogue {
         Ok(report)
     }
 
-    /// Returns the suites of these names, each once, in their own order.
+    /// Returns the suites with these names, each once, in the order of measurement.
     fn choose(&self, names: &[String]) -> Result<Vec<Box<dyn Suite>>> {
         let all = (self.suites)();
         let known: Vec<&str> = all.iter().map(|suite| suite.about().name).collect();
@@ -176,7 +176,7 @@ impl Catalogue {
     }
 }
 
-/// Names of the tracers of these suites, as often as they have them.
+/// Returns the names of the tracers of these suites; a name may repeat.
 fn list_tracers(suites: &[Box<dyn Suite>]) -> Vec<&'static str> {
     suites.iter().flat_map(|suite| suite.tracers()).collect()
 }
@@ -222,7 +222,7 @@ fn begin_report(options: &RunOptions, requirements: Requirements, tools: &BuildT
     report
 }
 
-/// Returns a note if the machine is busy, which makes figures unreliable; measuring is not refused.
+/// Returns a note if the machine is busy, which makes figures unreliable; the run continues.
 fn note_if_busy(machine: &Machine) -> Option<Note> {
     let load: f64 = machine.load.parse().unwrap_or(0.0);
     let text = format!(
@@ -234,8 +234,8 @@ fn note_if_busy(machine: &Machine) -> Option<Note> {
     is_busy.then_some(Note { about, text, is_failure: false })
 }
 
-/// Returns the versions of installed programs, by their own output, and the builds of Trackway that
-/// are measured.
+/// Returns the versions of installed programs, from their own output, and the measured builds of
+/// Trackway.
 fn collect_versions(requirements: Requirements, tools: &BuildTools) -> BTreeMap<String, String> {
     let ours = [(BUILD_KEYS[0], Some(&tools.trackway)), (BUILD_KEYS[1], tools.library.as_ref())];
     let ours = ours.into_iter().filter_map(|(name, file)| {
@@ -250,7 +250,7 @@ fn collect_versions(requirements: Requirements, tools: &BuildTools) -> BTreeMap<
     found.chain(ours).collect()
 }
 
-/// Writes a report's page alone to `folder`, as `report.html`.
+/// Writes only the page of a report to `folder`, as `report.html`.
 ///
 /// # Errors
 ///
@@ -259,8 +259,8 @@ pub fn write_page(report: &Report, folder: &Path) -> std::io::Result<()> {
     write_atomically(folder, "report.html", &render_page(report))
 }
 
-/// Writes a file as a whole or not at all, also if the machine stops: it is on the disk before it
-/// replaces the old one. That takes some 20 ms, between rounds.
+/// Writes a file as a whole or not at all, even if the machine stops: the new file is on the disk
+/// before it replaces the old one. This takes some 20 ms, between rounds.
 fn write_atomically(folder: &Path, name: &str, text: &str) -> std::io::Result<()> {
     let new = folder.join(format!(".{name}.new"));
     let written = File::create(&new).and_then(|mut file| {
@@ -268,11 +268,11 @@ fn write_atomically(folder: &Path, name: &str, text: &str) -> std::io::Result<()
         file.sync_all()?;
         std::fs::rename(&new, folder.join(name))
     });
-    // A half-written file is of no use.
+    // A half-written file is removed.
     written.inspect_err(|_| drop(std::fs::remove_file(&new)))
 }
 
-/// Writes a report to `folder`, as `results.json` and `report.html`, each whole or not at all.
+/// Writes a report to `folder`, as `results.json` and `report.html`, each as a whole or not at all.
 ///
 /// # Errors
 ///
@@ -289,7 +289,7 @@ mod tests {
 
     const NO_REQUIREMENTS: Requirements = Requirements { programs: &[], headers: &[] };
 
-    /// A suite that has a name and nothing else.
+    /// A suite that only has a name.
     struct NamedSuite(&'static str);
 
     impl Suite for NamedSuite {
@@ -355,7 +355,7 @@ mod tests {
             write_atomically(&folder, "file", text).expect("written");
             assert_eq!(std::fs::read_to_string(folder.join("file")).expect("a file"), text);
         }
-        // A file that cannot be replaced leaves nothing else.
+        // A failed replacement leaves no temporary file.
         std::fs::create_dir(folder.join("taken")).expect("a folder");
         write_atomically(&folder, "taken", "three").expect_err("a folder is there");
         let names = std::fs::read_dir(&folder).expect("a folder").count();

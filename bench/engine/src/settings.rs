@@ -1,16 +1,16 @@
-//! Settings of the user: how suites are measured.
+//! Settings of a run: rounds, tracers and order.
 
 use crate::tracer_names;
 
 /// Settings of the user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Settings {
-    /// Seconds instead of minutes: to see that all works, not for figures.
+    /// True for a run of seconds instead of minutes, to check that all rows work, not for figures.
     pub quick: bool,
     /// Number of rounds; `None`: until the figures are certain enough, or the time is over.
     pub rounds: Option<u32>,
-    /// Selected tracers: those with one of these names, or with one as their part before a `-`,
-    /// ignoring case; all, if it is empty. Baselines are always measured.
+    /// Words that select tracers: names, or parts of names before a `-`, ignoring case. An empty
+    /// list selects all tracers. Baselines are always measured.
     pub tracers: Vec<String>,
     /// Seed of the order of turns: the same seed gives the same order.
     pub seed: u64,

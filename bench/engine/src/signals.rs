@@ -1,20 +1,21 @@
-//! Ctrl-C and its like: remembered, and passed on to the children that are waited for.
+//! SIGINT and other signals that end the bench: recorded, and passed on to foreground children.
 //!
-//! Children are in process groups of their own, so that a terminal's Ctrl-C reaches only this
-//! process, and the others end in order: first the child in front (here), then, as the adapters are
-//! torn down, their daemons. Only ids of own, unreaped children are ever used.
+//! Children are in separate process groups, so that Ctrl-C in a terminal reaches only this process,
+//! and the others end in order. First the foreground child ends (in this module); then, as the
+//! adapters are torn down, their daemons end. Signals are only sent to ids of own, unreaped
+//! children.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// Set when the user has had enough.
+/// Set when the user has interrupted the run.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 /// Most children that are waited for at once: one drain for each CPU, of which a `cpu_set_t` has
-/// 1024; and some more.
+/// 1024, and 64 more.
 const CHILDREN_MAX: usize = 1024 + 64;
-/// Children that are being waited for; 0 is a free place.
+/// Ids of the children that are waited for; 0 marks a free place.
 static FOREGROUND_CHILDREN: [AtomicI32; CHILDREN_MAX] = [const { AtomicI32::new(0) }; CHILDREN_MAX];
 
-/// Seconds that children have to end, once the user has had enough, before they are killed.
+/// Seconds that children have to end after an interruption, before they are killed.
 const GRACE_PERIOD_S: u32 = 2;
 
 extern "C" fn handle_stop(_signal: i32) {
@@ -26,18 +27,18 @@ extern "C" fn handle_stop(_signal: i32) {
     unsafe { libc::alarm(GRACE_PERIOD_S) };
 }
 
-/// Handles the alarm: the remaining child ignores signals.
+/// Handles SIGALRM: kills the children that have not ended within the grace period.
 extern "C" fn handle_alarm(_signal: i32) {
     for pid in &FOREGROUND_CHILDREN {
         let pid = pid.load(Ordering::SeqCst);
         kill_group(pid);
         kill_child(pid);
     }
-    // Cleaning processes are waited for, too. SAFETY: as above.
+    // The next alarm kills children that start later, during cleanup. SAFETY: as above.
     unsafe { libc::alarm(GRACE_PERIOD_S) };
 }
 
-/// Begins to catch the signals by which a user ends a program.
+/// Installs handlers for the signals by which a user ends a program.
 pub fn install_handlers() {
     STOPPED.store(false, Ordering::SeqCst);
     let stop = handle_stop as extern "C" fn(i32);
@@ -64,12 +65,12 @@ pub fn terminate_child(pid: i32) {
     send_to_child(pid, libc::SIGTERM);
 }
 
-/// Sends SIGKILL likewise.
+/// Sends SIGKILL to an unreaped child; nothing if `pid` is 0.
 pub fn kill_child(pid: i32) {
     send_to_child(pid, libc::SIGKILL);
 }
 
-/// Sends SIGKILL to the rest of a process group, whose leader is an unreaped child.
+/// Sends SIGKILL to the remaining processes of a process group, whose leader is an unreaped child.
 pub fn kill_group(pid: i32) {
     if pid > 1 {
         send_signal(-pid, libc::SIGKILL);
@@ -82,7 +83,7 @@ fn send_to_child(pid: i32, signal: i32) {
     }
 }
 
-/// Sends a signal; `to` is a process, or the negative of a group.
+/// Sends a signal; `to` is a process id, or the negative id of a process group.
 fn send_signal(to: i32, signal: i32) {
     // SAFETY: kill has no preconditions; errno is put back for the code that was interrupted.
     unsafe {
@@ -92,16 +93,16 @@ fn send_signal(to: i32, signal: i32) {
     }
 }
 
-/// A child that Ctrl-C ends, until this value is dropped. It must not be reaped before.
+/// A child that Ctrl-C ends, until this value is dropped. The child must not be reaped before.
 pub struct ForegroundChild(Option<&'static AtomicI32>);
 
 impl ForegroundChild {
-    /// Makes `pid` the child in front.
+    /// Makes `pid` a foreground child.
     pub fn new(pid: i32) -> Self {
         let place = FOREGROUND_CHILDREN.iter().find(|place| {
             place.compare_exchange(0, pid, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         });
-        // A signal may have come between the child's start and now.
+        // A signal may have arrived between the child's start and this point.
         if is_stopped() {
             terminate_child(pid);
         }
@@ -117,7 +118,7 @@ impl Drop for ForegroundChild {
     }
 }
 
-/// Waits until the child `pid` has ended, and leaves it to be reaped.
+/// Waits until the child `pid` has ended, without reaping it.
 pub fn wait_for_end(pid: i32) {
     loop {
         let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
@@ -142,7 +143,7 @@ mod tests {
 
     #[test]
     fn there_is_a_place_for_the_workload_beside_a_drain_on_each_cpu() {
-        // Ids that no process has: they are above all that the kernel assigns.
+        // No process has these ids: they are above all ids that the kernel assigns.
         let ids = (1 << 30)..(1 << 30) + 1024;
         let places: Vec<ForegroundChild> = ids.map(ForegroundChild::new).collect();
         assert!(places.iter().all(|place| place.0.is_some()));

@@ -1,11 +1,11 @@
 //! Single events, timed one by one by the workload programs (`workloads/singles.h`), and the cost
 //! of timing itself.
 //!
-//! Main invariants: no event is dropped, however long it took; the cost of timing is in all of them
-//! alike, and is a figure of its own, which the engine subtracts. Clocks advance in steps (of 10 ns
-//! on some machines), so that a median is no more precise than a step; a mean is, since readings
-//! fall anywhere between two ticks. So a row's figure, and the subtracted cost, is the mean of the
-//! middle nine tenths, which outliers do not move.
+//! Main invariants: no event is dropped, however long it took. The cost of timing is in all events
+//! alike, and is a separate figure, which the engine subtracts. Clocks advance in steps (of 10 ns
+//! on some machines), so a median is no more precise than a step. A mean is more precise, since
+//! readings fall anywhere between two ticks. So a row's figure, and the subtracted cost, is the
+//! mean of the middle nine tenths, which outliers do not move.
 
 use crate::error::{Error, Result};
 use crate::host::workload::parse_numbers;
@@ -14,11 +14,11 @@ use crate::suite::Sample;
 
 /// Key of the extra figure for the clock's step, in ns.
 const CLOCK_STEP_KEY: &str = "step of the clock";
-/// Most places of a histogram: those of singles.h.
+/// Most buckets of a histogram, as in singles.h.
 const BUCKETS_MAX: usize = 4096 + 52 * 128;
-/// Most events of one place: so that all of them can be added up.
+/// Most events of one bucket, so that the sum over all buckets does not overflow.
 const COUNT_MAX: u64 = 1 << 40;
-/// Part of the figures, at each end, that is not in the middle nine tenths.
+/// Part of the figures that is trimmed at each end; the middle nine tenths remain.
 const TRIMMED_PART: f64 = 0.05;
 
 /// A histogram of durations in ticks, in the order of the ticks: ticks, count.
@@ -31,14 +31,14 @@ pub struct SingleEvents {
     pub histogram: Vec<(f64, u64)>,
     /// The mean of the middle nine tenths, the cost of timing included.
     pub typical: f64,
-    /// The cost of timing: the same mean of readings with nothing in between.
+    /// The cost of timing: the same mean, of readings with no event in between.
     pub timing: f64,
-    /// The step of the clock.
+    /// The step of the clock, in ns.
     pub step: f64,
 }
 
 impl SingleEvents {
-    /// Parses a workload's output, which must have exactly this number of events, and at least one.
+    /// Parses a workload's output, which must have exactly `events` events, and at least one.
     pub fn parse(output: &str, events: u64) -> Result<Self> {
         let found = WorkloadLines::parse(output)?;
         for (what, histogram) in [("single", &found.single), ("timing", &found.timing)] {
@@ -62,7 +62,8 @@ impl SingleEvents {
 }
 
 impl SingleEvents {
-    /// Converts to a sample. The cost of timing is in it until the engine subtracts it.
+    /// Converts the durations to a sample, which includes the cost of timing until the engine
+    /// subtracts it.
     pub fn sample(self) -> Sample {
         Sample {
             figure: self.typical,
@@ -74,7 +75,7 @@ impl SingleEvents {
     }
 }
 
-/// A workload's lines.
+/// The parsed lines of a workload's output.
 #[derive(Debug, Default)]
 struct WorkloadLines {
     timing: TickHistogram,
@@ -120,14 +121,14 @@ fn append_bucket(histogram: &mut TickHistogram, [ticks, count]: [u64; 2]) -> Res
     Ok(())
 }
 
-/// Replaces one of the last place by the greatest, which is known exactly, and not only its place.
+/// Replaces an event of the last bucket by the greatest duration, which is known exactly.
 fn set_greatest(histogram: &mut TickHistogram, [most]: [u64; 1]) {
     if let Some(last) = histogram.last_mut().filter(|last| last.0 != most) {
         last.1 -= 1;
         if last.1 == 0 {
             histogram.pop();
         }
-        // One of its place is less than the middle, and the greatest may be, too.
+        // The bucket is represented by its middle; the greatest duration may be less.
         histogram.push((most, 1));
         histogram.sort_unstable();
     }
@@ -141,14 +142,14 @@ fn middle_mean(histogram: &TickHistogram) -> f64 {
     let mut sum = 0.0;
     for &(ticks, count) in histogram {
         let after = before + count as f64;
-        // The part of this place within the middle.
+        // Weight: the part of this bucket within the middle nine tenths.
         sum += ticks as f64 * (after.min(high) - f64::max(before, low)).max(0.0);
         before = after;
     }
     sum / (high - low)
 }
 
-/// Returns the step of the clock: the greatest common divisor of all durations in places that are
+/// Returns the step of the clock: the greatest common divisor of all durations in buckets that are
 /// one tick wide.
 fn clock_step(found: &WorkloadLines) -> u64 {
     const LINEAR: u64 = 4096;
@@ -167,14 +168,14 @@ const fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Ten ticks are 4 ns; ninety readings in a hundred take 50 ticks, and ten 76.
+    /// Ten ticks are 4 ns; ninety of a hundred readings take 50 ticks, and ten take 76.
     const TEXT: &str = "timing 50 90\ntiming 76 10\ntiming-most 76\nsingle 76 98\nsingle 102 1\n\
                         single 1052672 1\nsingle-most 1052700\nticks 1000000 400000\n";
 
     #[test]
     fn timing_is_a_figure_of_its_own_and_nothing_is_dropped() {
         let singles = SingleEvents::parse(TEXT, 100).expect("all of it");
-        // Of the middle ninety, eighty-five are 50 and five 76.
+        // Of the middle ninety readings, eighty-five take 50 ticks and five take 76.
         let timing = (85.0 * 50.0 + 5.0 * 76.0) / 90.0 * 0.4;
         assert!((singles.timing - timing).abs() < 1e-9, "{singles:?}");
         assert!((singles.typical - 76.0 * 0.4).abs() < 1e-9, "{singles:?}");

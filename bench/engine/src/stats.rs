@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 pub struct Spread {
     /// Number of figures.
     pub count: usize,
-    /// The middle one, or the mean of the two in the middle.
+    /// Median of the figures.
     pub median: f64,
-    /// Figure that one in twenty is below.
+    /// The 5th percentile.
     pub p5: f64,
-    /// Figure that one in twenty is above.
+    /// The 95th percentile.
     pub p95: f64,
-    /// The smallest.
+    /// The smallest figure.
     pub min: f64,
-    /// The greatest.
+    /// The greatest figure.
     pub max: f64,
 }
 
@@ -34,7 +34,8 @@ impl Spread {
         })
     }
 
-    /// Returns half of the distance between the smallest and the greatest: the `b` of `a ± b`.
+    /// Returns half of the distance between the smallest and the greatest figure: the `b` of `a ±
+    /// b`.
     pub fn half_range(&self) -> f64 {
         (self.max - self.min) / 2.0
     }
@@ -46,13 +47,13 @@ impl Spread {
 pub struct Ratio {
     /// The median over the rounds.
     pub median: f64,
-    /// Between these.
+    /// The confidence interval: its lower and upper end.
     pub interval: Option<(f64, f64)>,
 }
 
 impl Ratio {
-    /// Summarizes the figures of all rounds. If one is not a number, the others are a selection,
-    /// and there is no interval.
+    /// Summarizes the figures of all rounds. If a figure is not finite, the other rounds are a
+    /// selection, and there is no interval.
     pub fn of(figures: &[f64]) -> Option<Self> {
         let median = Spread::of(figures)?.median;
         let is_whole = figures.iter().all(|one| one.is_finite());
@@ -76,22 +77,22 @@ impl Ratio {
 pub struct Tail {
     /// Number of figures.
     pub count: u64,
-    /// The least; `None` in reports of before it was kept.
+    /// The least figure; `None` in reports of earlier versions, which did not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<f64>,
-    /// Their average.
+    /// The mean of the figures.
     pub mean: f64,
-    /// Their standard deviation.
+    /// The standard deviation of the figures.
     pub deviation: f64,
-    /// The middle one.
+    /// The median of the figures.
     pub p50: f64,
-    /// One in ten is above.
+    /// The 90th percentile.
     pub p90: f64,
-    /// One in a hundred is.
+    /// The 99th percentile.
     pub p99: f64,
-    /// One in a thousand is.
+    /// The 99.9th percentile.
     pub p999: f64,
-    /// The greatest.
+    /// The greatest figure.
     pub max: f64,
 }
 
@@ -106,7 +107,7 @@ impl Tail {
         let mean = weighted(&|figure| figure) / count as f64;
         let variance = weighted(&|figure| (figure - mean).powi(2)) / count as f64;
         let above = |part: f64| {
-            // The first figure that at most this part of all is above.
+            // Finds the first figure above which at most this part of all figures lies.
             let mut left = count;
             let mut figures = histogram.iter();
             let found = figures.find(|one| {
@@ -129,7 +130,7 @@ impl Tail {
     }
 }
 
-/// Sorts a histogram by its figures, each once.
+/// Sorts a histogram by its figures, and merges equal figures.
 pub fn merge_equal_figures(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
     let mut sorted = histogram.to_vec();
     sorted.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -153,13 +154,13 @@ pub fn scale_ends(histogram: &[(f64, u64)]) -> impl Iterator<Item = f64> + use<>
         .flatten()
 }
 
-/// Rounds to a tenth below 100, and to three digits above: after a subtraction that differs from
-/// round to round, figures of all rounds fall on the same few places.
+/// Rounds to a tenth below 100, and to three digits above. A subtraction that differs from round to
+/// round would otherwise make all figures different.
 pub fn round_to_place(figure: f64) -> f64 {
     let digits = figure.abs().max(100.0).log10().floor();
     let unit = 10_f64.powf(digits - 2.0);
     let unit = if figure.abs() < 100.0 { 0.1 } else { unit };
-    // In units, and back: so that equal places are equal numbers.
+    // Rounds in units, so that equal results are equal numbers.
     let places = (figure / unit).round();
     if unit < 1.0 { places / 10.0 } else { places * unit }
 }
@@ -182,7 +183,7 @@ pub fn limit_histogram(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
     shorter
 }
 
-/// Rounds to a number of digits after the first.
+/// Rounds to `digits` digits after the first digit.
 fn round_to_digits(figure: f64, digits: i32) -> f64 {
     if figure == 0.0 || !figure.is_finite() {
         return figure;
@@ -195,13 +196,13 @@ fn round_to_digits(figure: f64, digits: i32) -> f64 {
 /// last figure within one and a half box lengths. Each figure beyond is an outlier and is shown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quartiles {
-    /// One in four is below.
+    /// The lower quartile.
     pub low: f64,
-    /// The middle one.
+    /// The median.
     pub median: f64,
-    /// One in four is above.
+    /// The upper quartile.
     pub high: f64,
-    /// Ends of the range of usual figures.
+    /// Lower and upper end of the range of usual figures.
     pub whiskers: (f64, f64),
     /// Outliers and their counts.
     pub outliers: Vec<(f64, u64)>,
@@ -239,8 +240,8 @@ pub fn median_interval(figures: &[f64]) -> Option<(f64, f64)> {
     let mut sorted: Vec<f64> = figures.iter().copied().filter(|one| one.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
-    // Each figure is above or below the median with equal probability: the probability that at most
-    // `rank` of them are below.
+    // Each figure is above or below the median with equal probability. `at_most` is the probability
+    // that at most `rank` figures are below.
     let mut exactly = 0.5_f64.powi(i32::try_from(count).ok()?);
     let mut at_most = exactly;
     let mut rank = None;
@@ -256,8 +257,7 @@ pub fn median_interval(figures: &[f64]) -> Option<(f64, f64)> {
     Some((*sorted.get(rank)?, *sorted.get(count - 1 - rank)?))
 }
 
-/// Returns the figure that `percent` % of the sorted figures are below, interpolated between
-/// neighbours.
+/// Returns the percentile `percent` of sorted figures, interpolated between neighbours.
 fn percentile_of_sorted(sorted: &[f64], percent: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = percent / 100.0 * last as f64;
@@ -375,7 +375,7 @@ mod tests {
         let ratio = Ratio::of(&figures).expect("figures");
         assert!(ratio.is_within(0.01) && !ratio.is_within(0.001));
         assert!(ratio.may_be(1.01) && !ratio.may_be(1.02));
-        // A round that was divided by zero gives no certainty.
+        // A ratio with a divisor of zero leaves no interval.
         let chosen = Ratio::of(&[&figures[..], &[f64::INFINITY]].concat()).expect("figures");
         assert_eq!((chosen.median, chosen.interval), (ratio.median, None));
         let one = Ratio::of(&[2.0]).expect("a figure");

@@ -1,4 +1,4 @@
-//! The interface that every tracer is measured through.
+//! The interface between suites and tracers.
 
 use std::path::PathBuf;
 
@@ -10,35 +10,35 @@ use crate::host::workload::{self, Batch};
 use crate::host::workspace::Workspace;
 use crate::results::Account;
 
-/// Durations of the start of a program that is linked with a tracer.
+/// Durations of the starts of a program that is linked with a tracer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Starts {
-    /// Fork, exec, run and wait, in µs, for each start.
+    /// Time of fork, exec, run and wait for each start, in µs.
     pub us: Vec<f64>,
-    /// Threads in such a program.
+    /// Number of threads in the program.
     pub threads: u64,
 }
 
 /// The result of a run in which two threads emit as fast as they can, to files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flow {
-    /// Time during which the threads emitted.
+    /// Time during which the threads emitted events.
     pub emitting_seconds: f64,
-    /// From their first event until all that was recorded was written to files: these may be in
-    /// the page cache.
+    /// Time from the threads' first event until all recorded events were written to files, which
+    /// may still be in the page cache.
     pub written_seconds: f64,
-    /// Time from there until all of it was on the disk.
+    /// Time from then until all recorded events were on the disk.
     pub fsync_seconds: f64,
     /// The account of the events.
     pub account: Account,
 }
 
-/// A tracer in one way of use, and how to drive it.
+/// A tracer in one way of use, and the methods that operate it.
 ///
-/// `set_up` comes first and `tear_down` last, also after failures; in between, any number of runs
-/// in any order.
+/// `set_up` is called first and `tear_down` last, even after failures; in between, runs follow in
+/// any order.
 pub trait Tracer {
-    /// Returns its row in the table.
+    /// Returns the name of the tracer's row.
     fn name(&self) -> &'static str;
 
     /// Checks, without starting anything, that the tracer can be measured on this machine.
@@ -47,11 +47,12 @@ pub trait Tracer {
     /// Returns true if the tracer can run `case`.
     fn supports(&self, case: &Case) -> bool;
 
-    /// Events of one batch: a fraction of a millisecond or a few, so that most batches are not
-    /// interrupted, even where others compete for the CPUs. Twenty batches go round the ring.
+    /// Returns the number of events of one batch: a fraction of a millisecond or a few, so that
+    /// most batches are not interrupted, even if other processes compete for the CPUs. Twenty
+    /// batches fill the ring once.
     fn batch_events(&self) -> u64;
 
-    /// Compiles the workload, starts daemons.
+    /// Compiles the workload, and starts daemons.
     fn set_up(&mut self, workspace: &Workspace) -> Result<()>;
 
     /// Runs the workload in batches, traced in its first mode, and keeps the tracer's output.
@@ -63,12 +64,12 @@ pub trait Tracer {
         Ok(batches)
     }
 
-    /// Remembers how many events each thread of the latest run emitted, for
+    /// Stores the number of events that each thread of the latest run emitted, for
     /// [`Tracer::read_back`].
     fn remember(&mut self, _emitted: &[u64]) {}
 
-    /// Reads the account of the latest run from the tracer's own output; `None` if it records
-    /// nothing.
+    /// Reads the account of the latest run from the tracer's own output; `None` if the tracer
+    /// records nothing.
     fn read_back(&mut self, workspace: &Workspace) -> Result<Option<Account>>;
 
     /// Returns true if the set-up takes too long for a quick run over all tracers.
@@ -81,7 +82,8 @@ pub trait Tracer {
         true
     }
 
-    /// Modes in which it is measured; none if it has no workload of `harness.h`, or only one.
+    /// Returns the buffer states in which the tracer is measured; none if it has no workload of
+    /// `harness.h`, or only one state.
     fn modes(&self) -> &'static [BufferState] {
         &[]
     }
@@ -91,8 +93,8 @@ pub trait Tracer {
         case.payload.work()
     }
 
-    /// Runs the workload with these arguments of `harness.h`, traced in one of its modes, and keeps
-    /// the tracer's output; returns the workload's output.
+    /// Runs the workload with these arguments of `harness.h`, traced in the given buffer state, and
+    /// keeps the tracer's output; returns the workload's output.
     fn emit(
         &mut self,
         _: &Workspace,
@@ -103,44 +105,45 @@ pub trait Tracer {
         Err(Error::output(self.name(), "it has no workload of its own"))
     }
 
-    /// Reads the account of that run from the tracer's own output, given the number of events of
-    /// each thread; `None` if the tracer records nothing.
+    /// Reads the account of the latest `emit` from the tracer's own output, given the number of
+    /// events of each thread; `None` if the tracer records nothing.
     fn account(&mut self, workspace: &Workspace, emitted: &[u64]) -> Result<Option<Account>> {
         self.remember(emitted);
         self.read_back(workspace)
     }
 
-    /// Returns the path of the output of that run, if there is one: a file, or a folder of files.
+    /// Returns the path of the output of the latest `emit`, if it exists: a file, or a folder of
+    /// files.
     fn output(&self, _: &Workspace) -> Option<PathBuf> {
         None
     }
 
-    /// Returns true if [`Tracer::stream`] gives a result.
+    /// Returns true if [`Tracer::stream`] returns a result.
     fn streams(&self) -> bool {
         false
     }
 
-    /// Returns true if [`Tracer::starts`] gives a result.
+    /// Returns true if [`Tracer::starts`] returns a result.
     fn starts_programs(&self) -> bool {
         false
     }
 
-    /// Runs two threads for a time, as fast as they can, to files, with buffers of `_bytes` for
-    /// each CPU; returns the events that arrived.
+    /// Runs two threads at full speed for a time, to files, with buffers of `_bytes` for each CPU;
+    /// returns the events that reached the files.
     fn stream(&mut self, _: &Workspace, _bytes: u64, _milliseconds: u32) -> Result<Option<Flow>> {
         Ok(None)
     }
 
-    /// Starts a program that has events, again and again.
+    /// Starts a program that has events `_count` times.
     fn starts(&mut self, _place: &Workspace, _count: u32) -> Result<Option<Starts>> {
         Ok(None)
     }
 
-    /// Ends what `set_up` started.
+    /// Ends the parts that `set_up` started.
     fn tear_down(&mut self);
 }
 
-/// Arguments of a workload program that runs a case.
+/// Returns the arguments of a workload program that runs a case.
 pub fn batch_arguments(work: &str, case: &Case, plan: &BatchPlan, events: u64) -> [String; 5] {
     let count = plan.warm_up + plan.batches;
     let [threads, count, events] =

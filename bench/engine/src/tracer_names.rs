@@ -1,12 +1,12 @@
-//! Names of tracers, for their selection: the name that a word means. Misspelt names are reported
-//! before minutes of measuring, and shells complete them.
+//! Selection of tracers by words: names, or parts of names. Misspelt names are reported before
+//! minutes of measuring, and shells complete names.
 
 use crate::error::{Error, Result};
 
 /// Suffix of a tracer's name in a row that measures it a second time.
 const AGAIN_SUFFIX: &str = " again";
 
-/// Returns true if these words select the tracer of this name; an empty list selects each.
+/// Returns true if these words select the tracer `name`; an empty list selects every tracer.
 pub fn is_chosen(words: &[String], name: &str) -> bool {
     words.is_empty() || words.iter().any(|word| word_selects(word, name))
 }
@@ -21,11 +21,11 @@ fn word_selects(word: &str, name: &str) -> bool {
     begin.eq_ignore_ascii_case(word) && (rest.is_empty() || rest.starts_with('-'))
 }
 
-/// Refuses words that choose none of these tracers.
+/// Rejects words that select none of these tracers.
 ///
 /// # Errors
 ///
-/// If there is such a word; the error has the nearest name.
+/// If such a word exists; the error contains the nearest name.
 pub fn check_words(words: &[String], names: &[&str]) -> Result<()> {
     for word in words {
         if word.trim().is_empty() {
@@ -42,18 +42,18 @@ pub fn check_words(words: &[String], names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the words that choose none of these tracers.
+/// Returns the words that select none of these tracers.
 pub fn unused_words<'a>(words: &'a [String], names: &[&str]) -> Vec<&'a str> {
     let has = |word: &str| names.iter().any(|name| word_selects(word, name));
     words.iter().map(String::as_str).filter(|word| !has(word)).collect()
 }
 
-/// Returns true if a row's tracer is one of these, or measures one of them again.
+/// Returns true if a row's tracer is one of `names`, or repeats one of them.
 pub fn is_listed(names: &[&str], tracer: &str) -> bool {
     names.contains(&tracer.strip_suffix(AGAIN_SUFFIX).unwrap_or(tracer))
 }
 
-/// Returns the name, or beginning of names, with the fewest changed letters, if they are few.
+/// Returns the name, or the beginning of names, with the fewest changed letters, if they are few.
 fn nearest_name<'a>(word: &str, names: &[&'a str]) -> Option<&'a str> {
     let word = word.trim().to_lowercase();
     let begins = |name: &'a str| name.match_indices('-').map(move |(at, _)| &name[..at]);

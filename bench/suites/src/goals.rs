@@ -1,8 +1,9 @@
-//! Trackway's goals, judged by the measured figures. Reported, never asserted.
+//! Trackway's goals, judged by the measured figures. The bench reports goals and never asserts
+//! them.
 //!
-//! Main invariant: a bar is decided only if the interval of the figure, over figures of the same
-//! rounds, lies on one side of it. Counted figures need no interval, but more than one round. No
-//! bar of timed figures is decided in a suite whose control differs.
+//! Main invariant: a goal is decided only if the interval of the figure, over figures of the same
+//! rounds, lies on one side of the bound. Counted figures need no interval, but more than one
+//! round. No goal with timed figures is decided in a suite whose control differs.
 
 use trackway_bench_engine::case::Case;
 use trackway_bench_engine::null_control;
@@ -22,11 +23,11 @@ const ABOVE_CLOCK_NS: f64 = 8.0;
 const FASTER_THAN_LTTNG: f64 = 4.0;
 /// Largest ratio to the clock that two threads may reach.
 const TWO_THREADS: f64 = 1.10;
-/// Most that an event may cost while it is off, in ns.
+/// Largest cost of a disabled event, in ns.
 const OFF_NS: f64 = 0.6;
-/// Largest ratio of an event in Rust to one in C: the noise between two rounds.
+/// Largest ratio of an event in Rust to an event in C: the noise between two rounds.
 const RUST_AS_C: f64 = 1.05;
-/// Largest ratio of an event in C++ to one in C: the noise between two rounds.
+/// Largest ratio of an event in C++ to an event in C: the noise between two rounds.
 const CXX_AS_C: f64 = 1.05;
 /// Number of times that trackway_printf() must be faster than lttng_ust_tracef().
 const FASTER_THAN_TRACEF: f64 = 2.0;
@@ -34,13 +35,13 @@ const FASTER_THAN_TRACEF: f64 = 2.0;
 const FASTER_THAN_PROBES: f64 = 10.0;
 /// Most bytes of an event with one `u32`.
 const EVENT_BYTES: f64 = 8.0;
-/// Most that a program's start may cost, in µs.
+/// Largest additional cost of a program's start, in µs.
 const START_US: f64 = 200.0;
 
-/// The goals that a suite shows: its name, and its bars.
+/// The goals that a suite shows: the suite's name, and a function that judges its goals.
 type SuiteGoals = (&'static str, fn(&Report, &SuiteRows) -> Vec<Bar>);
 
-/// All suites that show some, in the order in which they are measured.
+/// All suites with goals, in the order in which they are measured.
 const GOALS_BY_SUITE: [SuiteGoals; 12] = [
     ("tracepoint", |_, suite| [judge_events(suite), judge_compared_events(suite)].concat()),
     ("scaling", |_, suite| vec![judge_two_threads(suite)]),
@@ -56,8 +57,8 @@ const GOALS_BY_SUITE: [SuiteGoals; 12] = [
     ("sessions", |_, suite| suites::sessions::judge_goals(suite)),
 ];
 
-/// The lines of the design's table of bars, and the suite that shows each. The list is complete:
-/// the bench measures all of them.
+/// The lines of the design's table of goals, and the suite that shows each line. The list is
+/// complete: the bench measures all of them.
 const DESIGN_GOALS: [(&str, &str); 14] = [
     ("tracepoint", "rdtsc alone, in a loop: the floor"),
     ("tracepoint", "one u32: less than LW-UST, the survey's lower bound"),
@@ -75,8 +76,8 @@ const DESIGN_GOALS: [(&str, &str); 14] = [
     ("startup", "start of a process: at most +200 µs, and no thread"),
 ];
 
-/// Returns the bars of all goals: first those that the report's suites measured, then the design's
-/// goals for suites that did not run.
+/// Returns all goals: first the goals of the report's suites, then the design's goals of suites
+/// that did not run.
 pub(crate) fn judge_goals(report: &Report) -> Vec<Bar> {
     let (mut bars, mut elsewhere) = (Vec::new(), Vec::new());
     for (name, shown) in GOALS_BY_SUITE {
@@ -99,7 +100,7 @@ pub(crate) fn judge_goals(report: &Report) -> Vec<Bar> {
     [bars, elsewhere].concat()
 }
 
-/// Withdraws a verdict on one round, or on timed figures of a suite whose control differs.
+/// Withdraws a verdict from one round, or on timed figures of a suite whose control differs.
 fn withdraw_uncertain_verdict(bar: &mut Bar, suite: Option<&SuiteRows>) {
     let rounds = suite.map_or(0, |suite| suite.rounds as usize);
     if bar.figure.is_none() {
@@ -115,7 +116,7 @@ fn withdraw_uncertain_verdict(bar: &mut Bar, suite: Option<&SuiteRows>) {
     }
 }
 
-/// Takes the cost of an event in a case; nothing for a tracer that did not do its work.
+/// Returns the cost of an event in a case; no figures for a tracer that did not do its work.
 fn event_cost(suite: &SuiteRows, tracer: &str, case: &Case) -> FiguresByRound {
     FiguresByRound::of(suite.row(tracer, &case.words()))
 }
@@ -169,7 +170,8 @@ fn judge_events(suite: &SuiteRows) -> Vec<Bar> {
     ]
 }
 
-/// Judges events relative to tracers that format text or enter the kernel, and by their bytes.
+/// Judges events relative to tracers that format text or enter the kernel, and the bytes of an
+/// event.
 fn judge_compared_events(suite: &SuiteRows) -> Vec<Bar> {
     let one = Case::SIMPLEST;
     let ns = |tracer: &str| event_cost(suite, tracer, &one);
@@ -198,7 +200,7 @@ fn judge_compared_events(suite: &SuiteRows) -> Vec<Bar> {
                 .row(TRACKWAY, &one.words())
                 .filter(|row| row.spread.is_some())
                 .and_then(|row| row.bytes_per_event)
-                // The long header, once in many records, is not part of the goal.
+                // The extended header, which few records have, is not part of the goal.
                 .map(|bytes| (bytes * 100.0).round() / 100.0),
             EVENT_BYTES,
             |bytes| format!("{bytes:.2}"),
@@ -206,7 +208,7 @@ fn judge_compared_events(suite: &SuiteRows) -> Vec<Bar> {
     ]
 }
 
-/// Judges the start of a program without a session, in time and in threads.
+/// Judges the start of a program without a session, by time and by threads.
 fn judge_program_start(suite: &SuiteRows) -> Bar {
     let ours = suite.rows.iter().find(|row| row.tracer == TRACKWAY_OFF);
     let added_us = FiguresByRound::above_baseline(suite, ours).estimate();
@@ -222,13 +224,12 @@ fn judge_program_start(suite: &SuiteRows) -> Bar {
     bar
 }
 
-/// Judges an event in each of two threads, relative to one thread, compared with the same ratio of
-/// the clock.
+/// Judges the cost of an event in two threads relative to one thread, compared with the same ratio
+/// of the clock.
 ///
-/// Judges the second thread. The design limits two threads to 1.10 of two threads of `rdtsc`. This
-/// bar differs: an event reads the clock and does more, for which the design itself allows 8 ns, so
-/// an event that just meets that limit would miss the literal bar. The bar is about the cost of the
-/// second thread.
+/// The goal is about the cost of the second thread. The design limits two threads to 1.10 of two
+/// threads of `rdtsc`. This goal differs: an event reads the clock and does more, for which the
+/// design itself allows 8 ns. An event that just meets that limit would miss the literal goal.
 fn judge_two_threads(suite: &SuiteRows) -> Bar {
     let ns = |tracer, threads| event_cost(suite, tracer, &Case::SIMPLEST.with_threads(threads));
     let scaling = |tracer| ns(tracer, 2).over(&ns(tracer, 1));
@@ -250,7 +251,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the bars of one suite.
+    /// Returns the goals of one suite with their verdicts.
     fn verdicts_of_suite(report: &Report, suite: &str) -> Vec<(String, Verdict)> {
         let bars = judge_goals(report).into_iter().filter(|bar| bar.suite == suite);
         bars.map(|bar| (bar.measured, bar.verdict)).collect()

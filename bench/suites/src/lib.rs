@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! tracers/      an adapter for each tracer: baselines, Trackway, LTTng-UST, others
-//! trace_check/  looks for every event of every run in what the tracer itself wrote
-//! suites/       what each suite measures: tracers in cases
-//! workloads/    programs that are measured, compiled on the machine with its own compilers
+//! trace_check/  searches the tracer's own output for every event of every run
+//! suites/       the measurements of each suite: tracers in cases
+//! workloads/    measured programs, compiled with the compilers of the machine
 //! goals         Trackway's goals, judged by the figures of a report
 //! requirements  programs and headers that suites need
 //! ```
@@ -21,7 +21,7 @@ mod workloads;
 
 use trackway_bench_engine::run::Catalogue;
 
-/// All that can be measured, for the engine.
+/// All suites, goals and requirements, for the engine.
 pub const CATALOGUE: Catalogue = Catalogue {
     suites: suites::all_suites,
     goals: goals::judge_goals,

@@ -1,7 +1,7 @@
 //! Requirements of suites on the machine.
 //!
-//! Main invariant: these are exactly the programs that the suites search or start; a test reads
-//! their sources.
+//! Main invariant: these are exactly the programs that the suites search or start; a test reads the
+//! suites' sources.
 
 use trackway_bench_engine::host::requirements::{Need, Requirements};
 
@@ -18,7 +18,7 @@ const fn build_need(
     Need { name, package, rows, version }
 }
 
-/// All programs.
+/// Programs that the suites search or start.
 const PROGRAMS: [Need; 28] = [
     build_need("cc", "gcc", "nearly all", "--version"),
     build_need("c++", "g++", "trackway-c++, tracy", "--version"),
@@ -50,7 +50,7 @@ const PROGRAMS: [Need; 28] = [
     build_need("bash", "bash", "bash of preload", ""),
 ];
 
-/// Headers likewise.
+/// Headers that the suites include.
 const HEADERS: [Need; 2] = [
     build_need("lttng/tracepoint.h", "liblttng-ust-dev", "LTTng's", ""),
     build_need("sys/sdt.h", "systemtap-sdt-dev", "ftrace-uprobe, perf, bpftrace", ""),
@@ -63,11 +63,11 @@ mod tests {
 
     use super::*;
 
-    /// Programs that cost no row: the shell, without which no suite can clean up either, and a
-    /// program that only finds headers.
+    /// Programs without a row that needs them: the shell, without which no suite can clean up, and
+    /// pkg-config, which only finds headers.
     const NOT_NEEDED: [&str; 2] = ["sh", "pkg-config"];
 
-    /// Words before a program's name where it is searched or started.
+    /// Code before the name of a program that is searched or started.
     const PREFIXES: [&str; 5] =
         ["Command::new(\"", "has(\"", "found.add(\"", "found.add_as(\"", "needs(\""];
 
@@ -102,7 +102,7 @@ mod tests {
             for prefix in PREFIXES {
                 for rest in text.split(prefix).skip(1) {
                     let name = rest.split('"').next().unwrap_or_default();
-                    // Files of tracefs are searched in its folder.
+                    // A file of tracefs is no program.
                     if !text.contains(&format!("tracefs.{prefix}{name}")) {
                         assert!(is_known(name), "{}: {name} is not in the table", path.display());
                         looked_for += 1;

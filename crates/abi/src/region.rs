@@ -2,44 +2,47 @@
 //!
 //! ```text
 //! control lines, 256 bytes, then the sub-buffer table
-//!   0  commit   u64   head << 1 | parity            the writer that owns the moment
+//!   0  commit   u64   head << 1 | parity            the writer of the next record
 //!   8  limit    u64   records end at or below it    the recorder
 //!  16  slot[0]  last_ts u64, events u64             the writer, before it commits parity 0
 //!  32  slot[1]  last_ts u64, events u64             the writer, before it commits parity 1
-//!  48  owner    u64   claim regions: who writes     claimers, the recorder
-//!  56  asked    u64   not 0: a record came where there is no memory yet    any writer
+//!  48  owner    u64   claim regions: owner word      claimers, the recorder
+//!  56  asked    u64   not 0: a record found no memory in this region    any writer
 //!  64  discarded u64  records that did not fit      any writer, atomically
-//!  72  hopeless u64   of those, the ones that a larger ring would not have kept    likewise
-//!  80  unmapped u64   of those, the ones of processes that have not mapped all memory    likewise
+//!  72  hopeless u64   discarded records that a larger ring would not have kept    likewise
+//!  80  unmapped u64   hopeless records of processes that have not mapped all memory    likewise
 //!  88  oversized_bytes u64  the largest record that no sub-buffer can hold    likewise
-//! 128  drain    u64   which of the two below holds  the recorder
+//! 128  drain    u64   which of the two below is valid    the recorder
 //! 136  drained[2]     position, file bytes, packets, last_ts, events
-//! 216  file[2]  u64   number of that file, plus one, in a stream of several; of each of the two
-//! 232  tracefile_bytes u64   most bytes of each file of the stream; 0: it is one file
+//! 216  file[2]  u64   number of the stream's file, plus one, for each of drained[2]; 0: one file
+//! 232  tracefile_bytes u64   most bytes of each file of the stream; 0: one file
 //! 240  tracefile_count u64   most files of the stream; 0: all are kept
-//! 248  forgotten u64  of what was lost, what was lost before the session was cleared last
-//! 256  table    u32 × sub-buffers: where each is, in pages of the window; 0: nowhere
+//! 248  forgotten u64  records lost before the latest clear of the session
+//! 256  table    u32 × sub-buffers: place of each, in pages of the window; 0: no memory
 //! ```
 //!
 //! `head` counts bytes and never wraps (2^63 bytes are 800 years at 360 MB/s). Position `p` of
 //! the ring is byte `p mod sub_bytes` of sub-buffer slot `(p / sub_bytes) mod count`.
 //!
-//! A sub-buffer begins with [`SUB_HEADER_BYTES`], as long as a CTF packet header, which hold:
+//! A sub-buffer begins with [`SUB_HEADER_BYTES`] bytes, the size of a CTF packet header, with these
+//! fields:
 //!
 //! ```text
-//!   0  index    u64   number of this sub-buffer since the region began
-//!   8  begin    u64   time at which it was opened, ns
-//!  16  prev_end u64   time of the last record of the sub-buffer before it, ns
-//!  24  prev_content u64  end of the content of the sub-buffer before it (a position)
-//!  32  prev_events  u64  events so far, when it was opened
-//!  40  discarded u64  records discarded so far, when it was opened
+//!   0  index    u64   number of the sub-buffer since the region began
+//!   8  begin    u64   time when the sub-buffer was opened, ns
+//!  16  prev_end u64   time of the last record of the previous sub-buffer, ns
+//!  24  prev_content u64  end of the content of the previous sub-buffer (a position)
+//!  32  prev_events  u64  events of the region before the sub-buffer
+//!  40  discarded u64  records discarded before the sub-buffer was opened
 //!  48  epoch    u64   clock epoch
 //! ```
 //!
-//! So what closes a sub-buffer is written in the next one, beyond `head`, and the store that
-//! opens the next publishes it: a switch needs no room in the old sub-buffer and leaves no hole.
+//! Values that complete a sub-buffer are in the header of the next one, beyond `head`; the store
+//! that opens the next sub-buffer publishes them. So a switch needs no space in the old sub-buffer
+//! and leaves no hole.
 
-/// Size of a lockless buffer's counters, in bytes; those of each sub-buffer follow, then places.
+/// Size of a lockless buffer's counters, in bytes. The counters of each sub-buffer follow, then the
+/// places.
 ///
 /// ```text
 ///   0  write_count, last_ts, lost_full, lost_nested   u64 each   producers
@@ -49,27 +52,27 @@
 ///      places                                         u32 each: one more than sub-buffers
 /// ```
 pub const LOCKLESS_COUNTERS_BYTES: usize = 128;
-/// Size of the counters of one of its sub-buffers, in bytes.
+/// Size of the counters of one sub-buffer of a lockless buffer, in bytes.
 pub const LOCKLESS_SUB_BYTES: usize = 40;
 /// Distance between the counters of two lockless buffers, in bytes.
 pub const LOCKLESS_STRIDE: usize =
     (LOCKLESS_COUNTERS_BYTES + SUB_COUNT_MAX * LOCKLESS_SUB_BYTES + 4 * (SUB_COUNT_MAX + 1))
         .next_multiple_of(64);
-/// Size of the control lines, in bytes; the table follows.
+/// Size of a region's control lines, in bytes; the sub-buffer table follows.
 pub const CONTROL_BYTES: usize = 256;
 /// Most sub-buffers of a region.
 pub const SUB_COUNT_MAX: usize = 256;
-/// Smallest sub-buffer, as a power of two, in bytes.
+/// Size of the smallest sub-buffer, as a power of two of bytes.
 pub const SUB_SHIFT_MIN: u32 = 12;
-/// Largest sub-buffer, as a power of two, in bytes.
+/// Size of the largest sub-buffer, as a power of two of bytes.
 pub const SUB_SHIFT_MAX: u32 = 30;
-/// Size of a page in the sub-buffer table, as a power of two.
+/// Size of a page in the sub-buffer table, as a power of two of bytes.
 pub const PAGE_SHIFT: u32 = 12;
-/// Bytes at the start of every sub-buffer: a CTF packet header and packet context.
+/// Size of the header of a sub-buffer, in bytes: a CTF packet header and packet context.
 pub const SUB_HEADER_BYTES: usize = 84;
-/// Regions for each CPU: one written by restartable sequences, two by claim.
+/// Number of regions for each CPU: one for restartable sequences, two for claims.
 pub const REGIONS_PER_CPU: usize = 3;
-/// Claim regions for each CPU.
+/// Number of claim regions for each CPU.
 pub const CLAIM_REGIONS_PER_CPU: usize = 2;
 
 /// Offsets of the fields of a sub-buffer's header, in bytes.
@@ -82,7 +85,7 @@ pub mod sub_header {
     pub const PREV_EVENTS: usize = 32;
     pub const DISCARDED: usize = 40;
     pub const EPOCH: usize = 48;
-    /// End of the fields; the rest of the header is zero.
+    /// End of the fields, in bytes; the following bytes of the header are zero.
     pub const END: usize = 56;
 }
 

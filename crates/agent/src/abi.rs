@@ -3,10 +3,10 @@
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
-/// `TRACKWAY_ABI_VERSION`.
+/// Version of the ABI: `TRACKWAY_ABI_VERSION`.
 pub const VERSION: u16 = 1;
 
-/// `struct trackway_abi_label`.
+/// Label of an enumeration: `struct trackway_abi_label`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Label {
@@ -14,23 +14,23 @@ pub struct Label {
     pub first: i64,
     /// Last value, inclusive.
     pub last: i64,
-    /// Its name.
+    /// Name of the label.
     pub name: *const c_char,
 }
 
-/// `struct trackway_abi_field`.
+/// Field of an event: `struct trackway_abi_field`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
-    /// Its name.
+    /// Name of the field.
     pub name: *const c_char,
-    /// `length` labels, for enumerations.
+    /// Array of `length` labels, for enumerations.
     pub labels: *const Label,
-    /// `trackway_schema::Scalar`, or 0.
+    /// Code of a `trackway_schema::Scalar`, or 0.
     pub scalar: u8,
-    /// `trackway_schema::Shape`.
+    /// Code of a `trackway_schema::Shape`.
     pub shape: u8,
-    /// Elements of an array; labels of an enumeration.
+    /// Number of elements of an array, or of labels of an enumeration.
     pub length: u16,
     reserved: u32,
 }
@@ -48,7 +48,7 @@ impl Field {
 pub struct Value {
     /// The number, or the address of the data.
     pub bits: u64,
-    /// Bytes or elements of the data.
+    /// Number of bytes or elements of the data.
     pub length: u64,
 }
 
@@ -59,28 +59,28 @@ impl Value {
     }
 }
 
-/// `trackway_abi_emit_fn`.
+/// Function that records an event: `trackway_abi_emit_fn`.
 pub type EmitFn = unsafe extern "C" fn(*mut Event, *mut u8, usize);
 
 /// `struct trackway_abi_event`: lives in the instrumented module, which may be unloaded.
 ///
-/// It never changes, because programs compiled with the first release have no more fields.
-/// Additions belong in a structure of their own, which the library reads only if `size` includes
-/// it.
+/// The structure never changes, because programs compiled with the first release have no more
+/// fields. Additions belong in a structure of their own, which the library reads only if `size`
+/// includes it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Event {
-    /// The enable word: `off` below, or the one in the window.
+    /// The enable word: `off` of this structure, or the event's word in the window.
     pub enabled: *const AtomicU32,
     /// The function that records the event.
     pub emit: Option<EmitFn>,
-    /// Stays zero.
+    /// Enable word of an unregistered event; always zero.
     pub off: u32,
-    /// Its number in the window.
+    /// Number of the event in the window.
     pub index: u32,
-    /// Version (`TRACKWAY_ABI_VERSION`) of the header that made it.
+    /// Version (`TRACKWAY_ABI_VERSION`) of the header that declared the event.
     pub version: u16,
-    /// Its size there, in bytes.
+    /// Size of the structure in that header, in bytes.
     pub size: u16,
     /// Level, 0–14.
     pub level: u8,
@@ -91,7 +91,7 @@ pub struct Event {
     pub provider: *const c_char,
     /// Event name.
     pub name: *const c_char,
-    /// `field_count` fields.
+    /// Array of `field_count` fields.
     pub fields: *const Field,
 }
 
@@ -115,26 +115,26 @@ impl Event {
     }
 }
 
-/// `struct trackway_abi_argument`.
+/// Value of a field before staging: `struct trackway_abi_argument`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Argument {
-    /// The address of a scalar, a string or elements. Null only if it is not a scalar.
+    /// Address of a scalar, a string or elements. A scalar's address is never null.
     pub at: *const u8,
-    /// Bytes of a text; elements of a sequence.
+    /// Number of bytes of a text, or of elements of a sequence.
     pub length: usize,
 }
 
-/// `trackway_abi_ask_fn`.
+/// Function that judges an event before staging: `trackway_abi_ask_fn`.
 pub type AskFn = unsafe extern "C" fn(*mut Event, *const Argument) -> u64;
-/// `trackway_abi_emit_asked_fn`.
+/// Function that records an event with a verdict: `trackway_abi_emit_asked_fn`.
 pub type EmitAskedFn = unsafe extern "C" fn(*mut Event, *mut u8, usize, u64);
 
-/// `struct trackway_abi_library`.
+/// Functions of the library for sites: `struct trackway_abi_library`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Library {
-    /// Its size here, in bytes.
+    /// Size of this structure, in bytes.
     pub size: u32,
     /// Bits of the sessions that have filters, by this process's decisions.
     pub filtered: AtomicU32,
@@ -152,12 +152,12 @@ pub struct AskingEvent {
     pub event: Event,
     /// The library's functions.
     pub library: AtomicPtr<Library>,
-    /// Number of the event's description, plus one; 0: it has none.
+    /// Number of the event's description, plus one; 0: the event has none.
     pub known: AtomicU32,
     reserved: u32,
 }
 
-// Sizes and offsets; tests/instrument/abi/pins.rs asserts the same of the C header.
+// Sizes and offsets; tests/instrument/abi/pins.rs asserts the same values for the C header.
 const _: () = {
     use core::mem::offset_of;
     assert!(size_of::<Label>() == 24 && size_of::<Field>() == 24);

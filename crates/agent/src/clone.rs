@@ -10,13 +10,13 @@ use crate::state::thread;
 /// Calls clone(2) as the C library does, for a child that may share the caller's thread-local
 /// storage: with CLONE_VM and without CLONE_SETTLS.
 ///
-/// Such a child is like a vfork child: it sees its parent's rseq area, which is not registered for
-/// it. So both record by claim. If the parent waits (CLONE_VFORK), that ends with the call; else it
-/// lasts, because the child's end is never reported. The process id then shows whose memory this
-/// is, so that the parent remains its owner.
+/// Such a child is like a vfork child: its memory has the parent's rseq area, which is not
+/// registered for the child. So both record by claim. If the parent waits (CLONE_VFORK), both do so
+/// until the call ends; else for ever, because nothing reports the child's end. The process id then
+/// shows which process owns the memory, so that the parent remains the owner.
 ///
 /// # Safety
-/// As clone(2): the C library's function is called with the same arguments.
+/// The contract of clone(2) applies: the C library's function is called with the same arguments.
 pub unsafe fn clone(arguments: &CloneArguments) -> c_int {
     unsafe extern "C" {
         fn __clone(
@@ -34,13 +34,14 @@ pub unsafe fn clone(arguments: &CloneArguments) -> c_int {
     if shares_tls && waits {
         thread::begin_shared_tls();
     } else if shares_tls {
-        // Before two processes have this memory: see `thread::runs_in_parent_memory`.
+        // Precedes the time when two processes share this memory: see
+        // `thread::runs_in_parent_memory`.
         let errno = Errno::last();
         ensure_stamp();
         errno.set();
         before = thread::share_tls();
     }
-    // SAFETY: the caller's promise. The child runs `function` on `stack` and does not come here.
+    // SAFETY: the caller upholds the contract. The child runs `function` on `stack`, not this code.
     let result = unsafe {
         __clone(
             arguments.function,
@@ -60,7 +61,7 @@ pub unsafe fn clone(arguments: &CloneArguments) -> c_int {
     result
 }
 
-/// The arguments of [`clone`]; those that the caller did not pass hold anything.
+/// The arguments of [`clone`]. Arguments that the caller did not pass have arbitrary values.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "clone(2) explains them")]
 pub struct CloneArguments {

@@ -1,12 +1,12 @@
 //! Contexts: values that a session records before each payload. Application contexts lie between
-//! them and the payload ([`crate::app_contexts`]).
+//! these values and the payload ([`crate::app_contexts`]).
 
 use trackway_abi::record::context::{PROCNAME, PROCNAME_BYTES, VPID, VTID};
 use trackway_jit::framer::Contexts;
 use trackway_jit::helper::Word;
 
-/// Writes the contexts of `wanted` so that they end at `end`. Returns their bytes. A record has
-/// them in the order vpid, vtid, procname, so this writes backward.
+/// Writes the contexts of `wanted` so that they end at `end`. Returns their size in bytes. A record
+/// has them in the order vpid, vtid, procname, so this function writes backward.
 ///
 /// # Safety
 /// The headroom of a staged payload lies before `end`; `name` has `PROCNAME_BYTES` bytes.
@@ -42,7 +42,7 @@ pub(crate) unsafe fn write_contexts(
     }
 }
 
-/// The same values for filters; `name` is where the thread's name lies in a frame's bytes.
+/// Returns contexts for filters; `name` refers to the thread's name in a frame's bytes.
 #[inline(always)]
 pub(crate) const fn filter_contexts(pid: u32, tid: u32, name: Word) -> Contexts {
     Contexts::NONE

@@ -1,9 +1,9 @@
 //! Processes that become another user: they leave the old user's window and enter the new user's.
 //!
-//! The wrappers of the C library's set*id functions call this, never the recording path.
-//! docs/design/0004-privileges.md describes when a window goes, in which order, and the effect on
-//! recording threads. One thread at a time moves the process; a second one requests another check
-//! from it.
+//! The wrappers of the C library's set*id functions call this module, never the recording path.
+//! docs/design/0004-privileges.md describes when a process leaves a window, the order of the steps,
+//! and the effect on recording threads. One thread at a time moves the process; a second thread
+//! requests another check.
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -56,7 +56,8 @@ impl WrappedFunction {
         address
     }
 
-    /// Returns its address; null: there is none (then no program can have called the wrapper).
+    /// Returns the function's address; null: it does not exist (then no program has called the
+    /// wrapper).
     pub fn address(&self) -> *mut c_void {
         let known = self.address.load(Ordering::Relaxed);
         if known.is_null() { self.resolve() } else { known }
@@ -77,7 +78,7 @@ pub(crate) fn resolve_wrapped_functions() {
             child: Option<extern "C" fn()>,
         ) -> c_int;
     }
-    // Without memory for this, children forked in the middle of a change stay as they are.
+    // If this lacks memory, children that are forked during a change of user stay unchanged.
     // SAFETY: the library, and so the function, is never unloaded.
     unsafe { pthread_atfork(None, None, Some(finish_in_fork_child)) };
 }
@@ -91,7 +92,7 @@ static CHANGES_UNDERWAY: AtomicU32 = AtomicU32::new(0);
 /// A change of user, from before the C library's function to the end of its consequences.
 #[derive(Debug)]
 pub struct UserChange {
-    /// The zeros that replace the window, if the new user may not have it any more.
+    /// Zero pages that replace the window, if the new user must not have it any more.
     zeros: Option<ZeroPages>,
     /// True if this process changes its user. False in a vfork child, which has its parent's memory
     /// and is about to call exec.
@@ -99,12 +100,12 @@ pub struct UserChange {
 }
 
 impl UserChange {
-    /// Begins a change to these users (real, effective, saved; `None`: that one stays).
+    /// Begins a change to these users (real, effective, saved; `None`: unchanged).
     pub fn begin(users: [Option<u32>; 3]) -> Self {
         if !PROCESS.has_started() || thread::runs_in_parent_memory() {
             return Self { zeros: None, is_ours: false };
         }
-        // ORDERING: SeqCst, here and in `drop`: a child that has the new user has this, too.
+        // ORDERING: SeqCst, here and in `drop`: a child that has the new user has this count, too.
         CHANGES_UNDERWAY.fetch_add(1, Ordering::SeqCst);
         // Root may lock any amount of memory (mlockall with MCL_FUTURE locks all mapped memory);
         // the new user may not. So the zeros are mapped before the change, unless root may come
@@ -131,7 +132,7 @@ impl UserChange {
 impl Drop for UserChange {
     fn drop(&mut self) {
         if self.is_ours {
-            // A child forked in the middle begins at zero.
+            // A child that is forked during the change begins at zero.
             let less = |threads: u32| threads.checked_sub(1);
             // ORDERING: SeqCst: see `begin`.
             let _ = CHANGES_UNDERWAY.fetch_update(Ordering::SeqCst, Ordering::Relaxed, less);
@@ -143,9 +144,9 @@ impl Drop for UserChange {
 }
 
 /// Finishes, in a child of fork(3), a change of user that a thread of the parent had begun. The
-/// child does not have that thread, so it repeats all steps. So it does not keep a window that its
-/// user may not have, nor stay without one. (No sandbox forbids this: the parent's thread was doing
-/// it.)
+/// child lacks that thread, so it repeats all steps. Otherwise the child could keep a window that
+/// its user may not have, or stay without one. (No sandbox forbids these steps: the parent's thread
+/// was making them.)
 extern "C" fn finish_in_fork_child() {
     thread::note_fork();
     if CHANGES_UNDERWAY.swap(0, Ordering::Relaxed) == 0 || !PROCESS.has_started() {
@@ -156,14 +157,14 @@ extern "C" fn finish_in_fork_child() {
     ensure_stamp();
     let opened = UNUSED_WINDOW.swap(core::ptr::null_mut(), Ordering::Relaxed);
     if !opened.is_null() && !MappedWindow::all().any(|(_, window)| window.base() == opened) {
-        // SAFETY: the parent's thread, which is not here, mapped it and published it nowhere.
+        // SAFETY: a thread that only the parent has mapped the window and published it nowhere.
         unsafe {
             libc::munmap(opened.cast(), UNUSED_WINDOW_BYTES.load(Ordering::Relaxed) as usize)
         };
     }
     for (mapped, _) in MappedWindow::all().filter(|(mapped, _)| !PROCESS.is_in(mapped)) {
         let Some(window) = mapped.whole_window() else { continue };
-        // A window that was half left or half entered. If this fails, nothing more can be done.
+        // The window was half left or half entered. If blanking fails, nothing more can be done.
         let _ = window.blank(true, mapped.used_bytes_max(&window));
         let _ = window.blank(false, mapped.used_bytes_max(&window));
     }
@@ -175,12 +176,13 @@ extern "C" fn finish_in_fork_child() {
     errno.set();
 }
 
-/// Moves, after a successful set*id function, to the window of the process's present user. Any
-/// thread, any signal handler; errno is unchanged. Waits only for claims, for a few milliseconds.
+/// Moves the process, after a successful set*id function, to the window of its present user. Runs
+/// in any thread and any signal handler; errno is unchanged. Waits only for claims, for a few
+/// milliseconds.
 #[inline(never)]
 fn move_to_user_window(zeros: &mut Option<ZeroPages>) {
     let errno = Errno::last();
-    // A handler of this thread that called this in the middle would wait for itself.
+    // A signal handler that called this function during the move would wait for its own thread.
     let before = SignalSet::all().block();
     // ORDERING: SeqCst, a Dekker pair: this thread requests, then finds no mover; or the mover
     // releases the lock, then finds the request.
@@ -190,7 +192,7 @@ fn move_to_user_window(zeros: &mut Option<ZeroPages>) {
             break; // another thread is moving the process, and will check again
         }
         ensure_stamp();
-        // ORDERING: SeqCst, all three: the Dekker pair above.
+        // ORDERING: SeqCst, all three: the Dekker pair of `REQUESTS` and the lock.
         let requests = REQUESTS.load(Ordering::SeqCst);
         move_process_once(Users::current(), zeros);
         lock.store(0, Ordering::SeqCst);
@@ -214,10 +216,10 @@ fn move_process_once(users: Users, zeros: &mut Option<ZeroPages>) {
     if !must_move(users) {
         return;
     }
-    // A user may truncate their window, which kills its users. So only a process that is that
-    // user's for good enters it.
+    // A user may truncate their window, which kills the processes that use it. So only a process
+    // that belongs to that user for good enters the window.
     let uid = users.only().filter(|&uid| uid == 0 || !has_elevated_rights());
-    // If none can be opened, the process is in none.
+    // If no window can be opened, the process is in none.
     let next = uid.and_then(NextWindow::open);
     if let Some(mapped) = PROCESS.current_window() {
         if let Some(next) = next.as_ref().filter(|next| mapped.shows_file(next.file)) {
@@ -238,8 +240,8 @@ fn move_process_once(users: Users, zeros: &mut Option<ZeroPages>) {
     }
 }
 
-/// The address of a window that is mapped but not yet entered; null: there is none. For fork
-/// children.
+/// The address of a window that is mapped but not yet entered; null: there is none. Fork children
+/// unmap that window.
 static UNUSED_WINDOW: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static UNUSED_WINDOW_BYTES: AtomicU64 = AtomicU64::new(0);
 
@@ -247,7 +249,7 @@ static UNUSED_WINDOW_BYTES: AtomicU64 = AtomicU64::new(0);
 struct NextWindow {
     window: Window,
     fd: Fd,
-    /// Device and inode.
+    /// Device and inode of the window's file.
     file: [u64; 2],
     uid: u32,
 }
@@ -262,16 +264,16 @@ impl NextWindow {
         Some(Self { window, fd, file, uid })
     }
 
-    /// Unmaps the window, which no other thread has seen.
+    /// Unmaps the window, which no other thread has used.
     fn discard(&self) {
         UNUSED_WINDOW.store(core::ptr::null_mut(), Ordering::Relaxed);
-        // SAFETY: `open` mapped it, and published nothing of it.
+        // SAFETY: `open` mapped the window, and published nothing of it.
         unsafe { self.window.discard() };
     }
 }
 
-/// The sessions of the window that the process leaves. Not on the stack, which may be small: a
-/// mover is alone, with its signals blocked, and a fork child has no other thread.
+/// The sessions of the window that the process leaves. Static, because the stack may be small: one
+/// thread at a time moves, with its signals blocked, and a fork child has no other thread.
 static ABANDONED_LAYOUTS: Layouts = Layouts(UnsafeCell::new([None; SESSIONS_MAX]));
 
 struct Layouts(UnsafeCell<[Option<SessionLayout>; SESSIONS_MAX]>);
@@ -279,13 +281,13 @@ struct Layouts(UnsafeCell<[Option<SessionLayout>; SESSIONS_MAX]>);
 // SAFETY: see `ABANDONED_LAYOUTS`.
 unsafe impl Sync for Layouts {}
 
-/// Leaves a window. Afterwards zeros are in its place, and all earlier records are whole.
+/// Leaves a window. Afterwards zeros replace the window, and all earlier records are whole.
 fn leave_window(mapped: &'static MappedWindow, zeros: &mut Option<ZeroPages>) -> Result<(), Errno> {
     let Some(window) = &mapped.window() else { return Ok(()) };
     if !zeros.as_ref().is_some_and(ZeroPages::are_whole) {
         *zeros = None;
     }
-    // Another thread may be extending the window, so it is looked up each time
+    // Another thread may be extending the window, so each call reads the window's size again
     // (`MappedWindow::extend`).
     let mut blank = |fixed_part| {
         let Some(window) = mapped.whole_window() else { return Ok(()) };
@@ -303,7 +305,7 @@ fn leave_window(mapped: &'static MappedWindow, zeros: &mut Option<ZeroPages>) ->
     for (index, layout) in layouts.iter_mut().enumerate() {
         *layout = SessionLayout::read(window, index);
     }
-    // Counted before the window is gone, and reverted if it cannot be left.
+    // Counted before the window is gone, and reverted if the process cannot leave the window.
     count_departure(mapped, window, layouts);
     PROCESS.move_to(None);
     event_archive::set_abandoned_words(0, Some(mapped));
@@ -315,11 +317,11 @@ fn leave_window(mapped: &'static MappedWindow, zeros: &mut Option<ZeroPages>) ->
         register_events_in(mapped);
         return Err(errno);
     }
-    // A thread that passed its gate before has committed or starts again. A kernel that cannot do
-    // this may lose one record of each thread that is copying now.
+    // A thread that passed its gate earlier has committed or starts again. On a kernel without this
+    // function, each thread that is copying now may lose one record.
     let _ = restart_sequences();
     wait_for_claims(mapped, window, layouts);
-    // If this fails, the rest stays where it is, and no thread reads it any more.
+    // If this fails, the remaining pages stay mapped, and no thread reads them any more.
     let _ = blank(false);
     // Zeros for another window would have another size and place.
     *zeros = None;
@@ -344,7 +346,7 @@ fn count_departure(
     }
 }
 
-/// Reverts [`count_departure`], for a process that is back.
+/// Reverts [`count_departure`], for a process that is back in the window.
 fn uncount_departure(mapped: &MappedWindow, window: &Window) {
     for index in window.active_sessions() {
         let session = window.session(index);
@@ -355,10 +357,10 @@ fn uncount_departure(mapped: &MappedWindow, window: &Window) {
     }
 }
 
-/// Waits a while until no claim region has this process's owner word. A thread that claims now
-/// finds the session gone and releases the claim. A claim that stays belongs to a thread that does
-/// not run, or to the code that a signal handler interrupted to call this. Also waits for a moment
-/// without slots in use in lockless buffers, which have no owner words.
+/// Waits, up to a limit, until no claim region has this process's owner word. A thread that claims
+/// now finds the session gone and releases the claim. A claim that stays belongs to a thread that
+/// does not run, or to the code that a signal handler interrupted to call this function. Also waits
+/// for a moment without slots in use in lockless buffers, which have no owner words.
 fn wait_for_claims(
     mapped: &MappedWindow,
     window: &Window,
@@ -371,8 +373,8 @@ fn wait_for_claims(
         (0..layout.cpus).any(|cpu| {
             (0..CLAIM_REGIONS_PER_CPU).any(|which| {
                 let region = layout.region(window, cpu, WriterPath::Claim(which));
-                // ORDERING: Acquire pairs with the Release of the claim's end: its writes came
-                // before.
+                // ORDERING: Acquire pairs with the Release of the claim's end: the claim's writes
+                // came before.
                 let owner = region.map_or(0, |region| region.control.owner.load(Ordering::Acquire));
                 owner != 0 && owner as u32 == slot as u32
             }) || layout.lockless(window, cpu).is_some_and(|buffer| buffer.holes().next().is_some())
@@ -386,7 +388,7 @@ fn wait_for_claims(
     }
 }
 
-/// Enters a window, if an entry is free for it.
+/// Enters a window, if the process's window table has a free entry for it.
 fn enter_window(next: &NextWindow) {
     let mapped = if let Some(mapped) = MappedWindow::find_by_file(next.file) {
         // The process is back in a window that it has left.
@@ -406,7 +408,7 @@ fn enter_window(next: &NextWindow) {
         return;
     };
     mapped.set_uid(next.uid);
-    // Keeps the slot in the process table that old claims name, if it is still the process's.
+    // Keeps the slot in the process table that old claims name, if it still belongs to the process.
     let place = Owner::from_word(mapped.slot.load(Ordering::Relaxed));
     let who = current_identity();
     if !window.holds(place, who.pid) {

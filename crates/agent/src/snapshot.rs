@@ -14,17 +14,17 @@ use crate::fork_child::ensure_stamp;
 use crate::state::process::PROCESS;
 use crate::state::window_map::MappedWindow;
 
-/// Requests a snapshot of each session that overwrites its oldest records and records this process;
-/// with a name, only of that session. Returns their number: `trackway_abi_snapshot` of
+/// Requests a snapshot of each flight recorder session that records this process, or only of the
+/// one with this name. Returns the number of these sessions: `trackway_abi_snapshot` of
 /// include/trackway/abi/abi.h, which states the contract.
 ///
 /// # Safety
 /// `name` is null or a C string.
 pub unsafe fn request_snapshots(name: *const c_char) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller upholds the contract.
     let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_bytes());
     let Some(mapped) = PROCESS.current_window() else { return 0 };
-    // A fork child's first call may open files in /proc, and fail to.
+    // A fork child's first call may fail to open files in /proc, and change errno.
     let errno = Errno::last();
     ensure_stamp();
     let count = request_snapshots_in(mapped, name);

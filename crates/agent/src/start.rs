@@ -1,7 +1,8 @@
 //! The library's start, in its constructor: maps the window, makes the stamp, registers events.
 //!
-//! Some twenty system calls, no thread, no signal handler, no wait. If anything is missing, the
-//! program runs untraced; with `TRACKWAY_DEBUG=1` the library writes the reason to standard error.
+//! The start makes some twenty system calls, without a thread, a signal handler or a wait. If
+//! anything is missing, the program runs untraced; with `TRACKWAY_DEBUG=1` the library writes the
+//! reason to standard error.
 
 use core::ffi::{CStr, c_void};
 
@@ -45,8 +46,8 @@ pub fn start() {
                 filters::executable_memory::map_code_memory();
                 PROCESS.start(mapped, page, &tokens);
                 let stamp = ensure_stamp();
-                // Fills this thread's line, so that it needs no system call in a sandbox later.
-                // Without its name: programs name their threads after this.
+                // Fills this thread's line, so that the thread needs no system call in a sandbox
+                // later. Omits the thread's name, because programs name their threads later.
                 thread::identify_thread(stamp, false);
                 register::register_loaded_modules();
                 if tokens != [0; 8] && !PROCESS.holds_awaited_token() {
@@ -68,7 +69,8 @@ pub fn start() {
 fn map_first_window() -> Result<&'static MappedWindow, OpenError> {
     // SAFETY: geteuid has no preconditions.
     let uid = unsafe { libc::geteuid() };
-    // A user may truncate their window, which kills its users: not those with more rights.
+    // A user may truncate their window, which kills the processes that use it: so a process with
+    // more rights stays out.
     if uid != 0 && has_elevated_rights() {
         return Err(OpenError::NotOurs);
     }
@@ -100,11 +102,11 @@ pub fn is_first_copy(name: &CStr, own: *const c_void) -> bool {
     };
     // SAFETY: the name is a C string.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    // An old copy does not have the name; then each copy takes itself for the first.
+    // An old copy of the library lacks the symbol; then each copy acts as the first.
     first.is_null() || module(first) == module(own)
 }
 
-/// Ends the process: for the panic handler.
+/// Aborts the process, for the panic handler.
 pub fn abort() -> ! {
     // SAFETY: abort has no preconditions.
     unsafe { libc::abort() }

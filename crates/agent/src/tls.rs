@@ -1,6 +1,6 @@
 //! Thread-local memory, by the initial-exec model (ELF TLS ABI): an offset from the thread pointer
-//! that is fixed when the library is loaded. A thread has it from its first instruction on; finding
-//! it calls nothing and allocates nothing.
+//! that is fixed when the library is loaded. A thread has this memory from its first instruction
+//! on; finding it calls nothing and allocates nothing.
 //!
 //! Rust's `thread_local!` in a shared library allocates at a thread's first access, which may be
 //! inside malloc. So symbols are defined in assembly, in static TLS.
@@ -23,7 +23,7 @@ macro_rules! define {
     };
 }
 
-/// Returns the address of the calling thread's copy of such a symbol.
+/// Returns the address of the calling thread's copy of a symbol that `define` made.
 macro_rules! address_of {
     ($symbol:literal) => {{
         let address: *mut _;
@@ -38,7 +38,7 @@ macro_rules! address_of {
                 options(nostack, pure, readonly),
             );
         }
-        // SAFETY: as above.
+        // SAFETY: the offset and the thread pointer are constant for a thread.
         #[cfg(target_arch = "aarch64")]
         unsafe {
             core::arch::asm!(
@@ -51,7 +51,7 @@ macro_rules! address_of {
                 options(nostack, pure, readonly, preserves_flags),
             );
         }
-        // SAFETY: as above.
+        // SAFETY: the offset and the thread pointer are constant for a thread.
         #[cfg(target_arch = "riscv64")]
         unsafe {
             core::arch::asm!(
@@ -65,7 +65,7 @@ macro_rules! address_of {
     }};
 }
 
-/// Returns the first eight bytes of the calling thread's copy of such a symbol.
+/// Returns the first eight bytes of the calling thread's copy of a symbol that `define` made.
 macro_rules! first_word {
     ($symbol:literal) => {{
         #[cfg(target_arch = "x86_64")]
@@ -86,7 +86,7 @@ macro_rules! first_word {
         #[cfg(not(target_arch = "x86_64"))]
         {
             let address: *const u64 = $crate::tls::address_of!($symbol);
-            // SAFETY: as above.
+            // SAFETY: the address is the thread's own, of at least eight bytes.
             unsafe { address.read_volatile() }
         }
     }};
@@ -94,7 +94,7 @@ macro_rules! first_word {
 
 pub(crate) use {address_of, define};
 
-/// Bytes of a thread's line: one cache line of the surplus that glibc keeps for such libraries.
+/// Bytes of a thread's line: one cache line of the static TLS surplus of glibc.
 pub(crate) const LINE_BYTES: usize = 64;
 
 define!("trackway_thread", bytes = LINE_BYTES, alignment = 64);

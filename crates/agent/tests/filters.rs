@@ -18,7 +18,7 @@ use trackway_schema::Scalar;
 use trackway_sys::thread::CpuSet;
 
 /// Serializes tests: one thread at a time makes links, and a thread that waits too long counts the
-/// event. (In a debug build on a busy machine, a link takes long.)
+/// event as discarded. (In a debug build on a busy machine, a link takes long.)
 fn serialize_tests() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
@@ -87,7 +87,7 @@ impl Filters {
     }
 }
 
-/// Returns an object for events with a number.
+/// Compiles an object for events with a number.
 fn compile_object(text: &str) -> Vec<u8> {
     let number = Member { name: "number".into(), of: Scalar::U64.into() };
     let contexts = Layout::program_contexts();
@@ -125,7 +125,7 @@ fn what_a_filter_does_not_pass_is_not_recorded() {
     emit_all(&event, 0..2); // unfiltered
     filters.set(&[("pass:number", &compile_object("number % 10 == 3"))]);
     emit_all(&event, 10..30);
-    emit_all(&other, 90..92); // no filter is about it
+    emit_all(&other, 90..92); // no filter applies to it
     filters.set(&[
         ("pass:*", &compile_object("number >= 45 && number < 50")),
         ("*", &compile_object("number & 1")),
@@ -139,8 +139,8 @@ fn what_a_filter_does_not_pass_is_not_recorded() {
     assert_eq!(recording.discards(), 0);
 }
 
-/// RUN filters that are machine code alone. EXPECT that sites call the function for them while they
-/// are there.
+/// RUN filters that are machine code alone. EXPECT that sites call the function for such filters
+/// while these are set.
 #[test]
 fn sites_go_by_another_function_where_a_filter_is_asked_at_once() {
     let (_alone, fixture) = (serialize_tests(), shared_fixture());
@@ -153,7 +153,7 @@ fn sites_go_by_another_function_where_a_filter_is_asked_at_once() {
     filters.set(&[("*", &compile_object("number % 2 == 1"))]);
     emit_all(&event, 10..30);
     assert_eq!(event.is_filtered(), is_there);
-    // Another filter of that kind.
+    // Sets another filter of that kind.
     filters.set(&[("*", &compile_object("number % 4 == 1"))]);
     emit_all(&event, 30..50);
     assert_eq!(event.is_filtered(), is_there);
@@ -193,7 +193,7 @@ fn events_without_what_is_needed_are_not_recorded() {
     filters.set(&[("*", &other)]);
     emit_all(&event, 0..5);
     assert_eq!((recording.numbers(), recording.discards()), (vec![], 0));
-    // The event has the field with another meaning: the recorder has to look again.
+    // The event has the field with another meaning: the recorder must check the event again.
     let text = Member { name: "number".into(), of: trackway_filter::layout::Type::String };
     let layout = Layout { fields: vec![text], ..Layout::default() };
     let text = compile("number == \"x\"", &layout).expect("a filter").into_object();
@@ -203,7 +203,7 @@ fn events_without_what_is_needed_are_not_recorded() {
     emit_all(&event, 5..10);
     assert_eq!((recording.numbers(), recording.discards()), (vec![], 5));
     assert!(revision() > before);
-    // The event has one field with another meaning and lacks the other one, so no alternative
+    // The event has one field with another meaning and lacks the other field, so no alternative
     // applies.
     let member = |name: &str, of| Member { name: name.into(), of };
     let fields = vec![
@@ -237,7 +237,7 @@ fn contexts_are_those_of_the_emitting_thread() {
     .into_iter()
     .enumerate()
     {
-        // SAFETY: a C string; the thread's own name.
+        // SAFETY: a C string; the call changes only this thread's name.
         unsafe { libc::prctl(libc::PR_SET_NAME, c"filters-test".as_ptr()) };
         filters.set(&[("*", &compile_object(&text))]);
         for repeated in 0..3 {
@@ -262,11 +262,11 @@ fn state_is_a_filters_and_goes_on_with_it() {
     emit_all(&event, 0..4); // 0 3
     recording.raise_generation();
     emit_all(&event, 4..8); // 6
-    emit_all(&other, 8..10); // 9: it counts for both events
+    emit_all(&other, 8..10); // 9: the filter counts for both events
     filters.set_again(&[("*", &third)]);
     emit_all(&event, 10..13); // 12
     filters.set(&[("*", &third)]);
-    emit_all(&event, 20..22); // another one: 20
+    emit_all(&event, 20..22); // another filter with new state: 20
     filters.set(&[("*", &compile_object("changed(number / 4)"))]);
     emit_all(&event, 30..42);
     assert_eq!(recording.numbers(), [0, 3, 6, 9, 12, 20, 30, 32, 36, 40]);
@@ -294,7 +294,7 @@ fn what_is_no_filter_records_nothing_and_is_counted() {
     filters.set(&[("*", &beyond)]);
     emit_all(&event, 0..3);
     assert_eq!((recording.numbers(), recording.discards()), (vec![], events + 3));
-    // Nor is a block used that lies beyond the window's end.
+    // A block beyond the window's end is not used either.
     recording.session().filters.store(filters_word(1 << 37, 64), Ordering::Relaxed);
     recording.raise_generation();
     emit_all(&event, 0..3);
@@ -308,7 +308,8 @@ fn what_is_too_large_for_memory_is_counted_and_not_made_again_and_again() {
     let (_alone, fixture) = (serialize_tests(), shared_fixture());
     let recording = fixture.session("large:*", Sizes::default(), |_| {});
     let (event, other) = (fixture.event(c"large", c"number"), fixture.event(c"large", c"other"));
-    // More programs than are compiled, as many as possible: those of one filter take almost a part.
+    // As many programs as possible, more than are compiled: one filter's programs fill almost a
+    // part.
     let many = |text: &str| {
         let number = Member { name: "number".into(), of: Scalar::U64.into() };
         let layout = Layout { fields: vec![number], ..Layout::default() };
@@ -324,7 +325,7 @@ fn what_is_too_large_for_memory_is_counted_and_not_made_again_and_again() {
         large.iter().map(|object| ("large:number", &object[..])).collect();
     all.push(("large:other", &small));
     filters.set(&all);
-    // Earlier tests may have used all parts, which rest for a while.
+    // Earlier tests may have used all parts, which become free after a while.
     let begin = Instant::now();
     while recording.numbers().is_empty() && begin.elapsed() < Duration::from_secs(30) {
         visit_cpus_if_requested(fixture);
@@ -346,8 +347,8 @@ fn what_is_too_large_for_memory_is_counted_and_not_made_again_and_again() {
     assert!(turns <= 1, "{turns} parts were given up for it");
 }
 
-/// EXPECT each record to be passed by a filter that was there when it was emitted; and each event
-/// that all filters of its time pass to be recorded or counted.
+/// EXPECT that each record passes a filter of its time; and that each event that passes all filters
+/// of its time is recorded or counted.
 #[test]
 fn threads_record_by_one_filter_or_the_next() {
     const THREADS: u64 = 3;
@@ -360,7 +361,7 @@ fn threads_record_by_one_filter_or_the_next() {
     let objects: Vec<Vec<u8>> =
         (0..8).map(|filter| compile_object(&format!("number % 8 == {filter}"))).collect();
     filters.set(&[("*", &objects[0])]);
-    // Filter n passes the values that are n modulo 8.
+    // Filter n passes the values that equal n modulo 8.
     let (begun, done) = (AtomicU32::new(0), AtomicU32::new(0));
     let is_over = AtomicBool::new(false);
     let mut emitted: Vec<(u64, u32, u32)> = std::thread::scope(|scope| {
@@ -409,9 +410,8 @@ fn threads_record_by_one_filter_or_the_next() {
     assert!(missing <= recording.discards(), "{missing} of {}", recording.discards());
 }
 
-/// RUN a flight recorder with filters that change as often as possible or a thousand times a
-/// second, while threads emit values that each filter passes, and values that no possible filter
-/// passes.
+/// RUN a flight recorder whose filters change as often as possible or a thousand times a second.
+/// Threads emit values that each filter passes, and values that no possible filter passes.
 #[test]
 fn filters_that_change_all_the_time_decide_right_and_take_no_memory() {
     /// Flag of values that all filters pass.
@@ -423,7 +423,7 @@ fn filters_that_change_all_the_time_decide_right_and_take_no_memory() {
         session.flags.store(flag::OVERWRITE, Ordering::Relaxed);
     });
     recording.go_round();
-    // Two events, so that discards are counted apart.
+    // Two events, so that their discards are counted separately.
     let (passing, others) =
         (fixture.event(c"storm", c"passing"), fixture.event(c"storm", c"others"));
     let mut filters = Filters::of(recording);
@@ -431,7 +431,7 @@ fn filters_that_change_all_the_time_decide_right_and_take_no_memory() {
         .map(|filter| compile_object(&format!("number >= {ALWAYS} || number % 256 == {filter}")))
         .collect();
     filters.set(&[("*", &objects[0])]);
-    // The block may be there already up to `begun`; up to `done` it is.
+    // Blocks up to `done` are published; blocks up to `begun` may be.
     let (begun, done) = (AtomicU32::new(0), AtomicU32::new(0));
     let is_over = AtomicBool::new(false);
     let emit = || {
@@ -440,7 +440,7 @@ fn filters_that_change_all_the_time_decide_right_and_take_no_memory() {
             passing.emit(ALWAYS + always);
             always += 1;
             let from = done.load(Ordering::SeqCst);
-            // None of the next hundred filters or so passes that.
+            // No filter among about the next hundred passes that value.
             others.emit(u64::from(from.wrapping_add(128) % 256));
             let to = begun.load(Ordering::SeqCst);
             unclear += u64::from(to.wrapping_sub(from) > 100);
@@ -509,7 +509,7 @@ fn what_is_emitted_while_sessions_change_is_recorded_or_counted() {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(emit)).collect();
         while std::time::Instant::now() < end {
             recording.raise_generation();
-            // A thread that finds another one in eight waits in a row gives up.
+            // A thread that finds the lane occupied in eight waits in a row gives up.
             (0..1000).for_each(|_| std::hint::spin_loop());
         }
         is_over.store(true, Ordering::Relaxed);
@@ -526,7 +526,7 @@ fn resident_bytes() -> u64 {
     1024 * text.parse::<u64>().expect("a number")
 }
 
-/// EXPECT a fork child to void its parent's links, and to interpret: the code is its parent's.
+/// EXPECT a fork child to void its parent's links, and to interpret, not run its parent's code.
 #[test]
 fn fork_children_filter_for_themselves() {
     let (_alone, fixture) = (serialize_tests(), shared_fixture());
@@ -539,7 +539,7 @@ fn fork_children_filter_for_themselves() {
     if cfg!(target_arch = "x86_64") {
         assert_eq!(interpreters(), 0);
     }
-    run_in_child(|| emit_all(&event, 10..18)); // it counts from the beginning: 14 16
+    run_in_child(|| emit_all(&event, 10..18)); // the child counts from the beginning: 14 16
     assert_eq!(interpreters(), u32::from(cfg!(target_arch = "x86_64")) + interpreters() / 2);
     emit_all(&event, 20..24); // 20 22
     filters.set(&[("*", &compile_object("number == 31"))]);
@@ -549,8 +549,8 @@ fn fork_children_filter_for_themselves() {
     assert_eq!(recording.discards(), 0);
 }
 
-/// RUN a handler that emits while the interrupted code finds out that it is a fork child:
-/// everything there is its parent's then. (A system call of that code raises the signal.)
+/// RUN a handler that emits while the interrupted code detects that it is a fork child, whose state
+/// is still its parent's. (A system call of that code raises the signal.)
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn handlers_emit_while_a_fork_child_finds_out_what_it_is() {
@@ -563,7 +563,7 @@ fn handlers_emit_while_a_fork_child_finds_out_what_it_is() {
         if let Some(event) = TRAPS_EVENT.get() {
             event.emit(1);
         }
-        // SAFETY: a handler's arguments; the register has the result of the system call.
+        // SAFETY: the kernel's arguments of a handler; the register has the system call's result.
         unsafe {
             let context: *mut libc::ucontext_t = context.cast();
             (*context).uc_mcontext.gregs[libc::REG_RAX as usize] = 1;
@@ -591,7 +591,7 @@ static HANDLED_TRAPS: AtomicU32 = AtomicU32::new(0);
 #[cfg(target_arch = "x86_64")]
 static TRAPS_EVENT: std::sync::OnceLock<fixture::Event> = std::sync::OnceLock::new();
 
-/// Makes the calling process get a signal at each getppid(2).
+/// Sends the calling process a signal at each getppid(2).
 #[cfg(target_arch = "x86_64")]
 fn trap_getppid(handle: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void)) {
     let insn = |code: u32, yes, no, k| libc::sock_filter { code: code as u16, jt: yes, jf: no, k };
@@ -634,7 +634,7 @@ static CHILDREN: AtomicU64 = AtomicU64::new(0);
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 static HANDLERS_EVENT: std::sync::OnceLock<fixture::Event> = std::sync::OnceLock::new();
 
-/// Emits, and forks now and then, wherever the thread is.
+/// Emits, and forks now and then, wherever the thread has been interrupted.
 extern "C" fn emit_and_fork(_signal: libc::c_int) {
     let handled = HANDLED.fetch_add(1, Ordering::Relaxed);
     if let Some(event) = HANDLERS_EVENT.get() {
@@ -653,7 +653,7 @@ extern "C" fn emit_and_fork(_signal: libc::c_int) {
 }
 
 /// RUN signal handlers that emit and fork, even in the middle of a filter; both processes continue
-/// there. In a process of its own that is no fork child, because those have no machine code.
+/// there. Runs in a process that is no fork child, because fork children have no machine code.
 #[test]
 fn handlers_interrupt_filters_and_fork_in_them() {
     const NAME: &str = "handlers_interrupt_filters_and_fork_in_them";
@@ -680,8 +680,8 @@ fn interrupt_filters_by_handlers() {
     HANDLERS_EVENT.set(event).unwrap_or_default();
     let signals = start_signal_timer(100, emit_and_fork as *const () as usize);
     for round in 0..200_u64 {
-        // fork(2) waits for threads that allocate: for its own thread, if a handler interrupted
-        // that.
+        // fork(2) waits for threads that allocate: for its own thread, if a handler interrupted an
+        // allocation.
         block_signals(true);
         filters.set(&[("*", &compile_object(&format!("number % 8 == {}", round % 4)))]);
         block_signals(false);
@@ -705,11 +705,11 @@ fn interrupt_filters_by_handlers() {
     assert!(CHILDREN.load(Ordering::Relaxed) > 10, "handlers forked");
     let recorded = recording.numbers();
     assert!(recorded.len() > 1000);
-    // Children continue when the filter is another one.
+    // Children may continue after the filter has changed.
     assert!(recorded.iter().all(|number| number % 8 < 4));
 }
 
-/// Number of handlers that came where sequences are aborted.
+/// Number of handlers that ran where sequences are aborted.
 static ABORTED: AtomicU32 = AtomicU32::new(0);
 
 /// EXPECT that a filter which a signal interrupts in its sequence runs again.
@@ -721,14 +721,14 @@ fn what_a_signal_ends_is_judged_anew() {
         let context = unsafe { &*context.cast::<libc::ucontext_t>() };
         let at = context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize;
         let before = std::ptr::with_exposed_provenance::<u32>(at.wrapping_sub(4));
-        // SAFETY: before the interrupted instruction lies code, too.
+        // SAFETY: the bytes before the interrupted instruction are code, too.
         let is_aborted = unsafe { before.read_unaligned() } == 0x5305_3053;
         ABORTED.fetch_add(u32::from(is_aborted), Ordering::Relaxed);
     }
     let (_alone, fixture) = (serialize_tests(), shared_fixture());
     let recording = fixture.session("ended:*", Sizes::default(), |_| {});
     let event = fixture.event(c"ended", c"number");
-    // Long, so that many signals come in the middle.
+    // A long filter, so that many signals interrupt it.
     let predicates = (0..1000).map(|number| format!("number != {} && ", 7 * number + 1_000_000));
     let text = format!("{}number < 64", predicates.collect::<String>());
     Filters::of(recording).set(&[("*", &compile_object(&text))]);
@@ -760,7 +760,7 @@ fn block_signals(block: bool) {
     }
 }
 
-/// Signals for the calling thread, until this is dropped.
+/// Signals for the calling thread, until this guard is dropped.
 struct SignalTimer(libc::timer_t);
 
 fn start_signal_timer(microseconds: i64, handler: usize) -> SignalTimer {

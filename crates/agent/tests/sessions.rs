@@ -1,5 +1,4 @@
-//! Sessions that change, in a traced process: which processes take part, and what becomes of
-//! records.
+//! Sessions that change, in a traced process: participation of processes, and the fate of records.
 
 mod fixture;
 
@@ -41,7 +40,7 @@ fn process_rules_select_the_processes() {
         recording.set_process_rules(rules);
         assert!(event.is_enabled(), "for others");
         event.emit(number as u64);
-        event.emit(100 + number as u64); // as it has decided
+        event.emit(100 + number as u64); // by the decision so far
         if *takes_part {
             expected.extend([number as u64, 100 + number as u64]);
         }
@@ -94,7 +93,7 @@ fn no_process_takes_part_in_a_pause() {
     event.emit(1);
     flags.fetch_or(flag::PAUSED, Ordering::SeqCst);
     recording.raise_generation();
-    event.emit(2); // on its way, as its bit is still there
+    event.emit(2); // an emission under way, because the bit is still set
     recording.apply_rules();
     assert!(!event.is_enabled());
     assert!(!fixture.event(c"pause", c"described_now").is_enabled());
@@ -107,8 +106,7 @@ fn no_process_takes_part_in_a_pause() {
     assert_eq!(recording.discards(), 0);
 }
 
-/// Replaces `old` by a session in another slot, as a recorder does that gives a channel other
-/// contexts.
+/// Replaces `old` by a session in another slot, like a recorder that changes a channel's contexts.
 fn replace_session(old: Recording, rules: &str, sizes: Sizes) -> Recording {
     let window = old.fixture.window;
     let new = old.fixture.session("", sizes, |_| {});
@@ -141,7 +139,7 @@ fn records_on_their_way_to_a_session_that_was_replaced_are_in_its_successor_once
                 for number in 0..TOTAL {
                     event.emit(thread * TOTAL + number);
                     emitted.store(number + 1, Ordering::Relaxed);
-                    // Some events are described while bits move.
+                    // Some events are described while bits change.
                     if number % (TOTAL / 50) == 0 {
                         let name = CString::new(format!("new_{thread}_{number}")).unwrap();
                         fixture.event(c"heir", &name).emit((2 + thread) * TOTAL + number);
@@ -172,9 +170,9 @@ fn records_on_their_way_to_a_session_that_was_replaced_are_in_its_successor_once
     assert!(used > 1, "all in one session");
 }
 
-/// A writer that stops at its first read of a session's control lines: a page fault, whose handler,
-/// in its thread, moves the event to a successor and ends the session. So does a recorder that has
-/// replaced the channel and drained it by then.
+/// A writer that stops at its first read of a session's control lines, by a page fault. The
+/// handler, in the writer's thread, moves the event to a successor and ends the session. It acts
+/// like a recorder that has replaced the channel and drained it by then.
 mod stopped {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -182,7 +180,7 @@ mod stopped {
 
     use crate::fixture::{Recording, shared_fixture};
 
-    /// The old session's slot, and the new one's.
+    /// Slots of the old session and of the new one.
     static SLOTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
     /// Beginning and end of the pages that fault.
     static PAGES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
@@ -202,7 +200,7 @@ mod stopped {
         let address = unsafe { (*info).si_addr() } as usize;
         let [start, end] = PAGES.each_ref().map(|word| word.load(Ordering::SeqCst));
         if !(start..end).contains(&address) {
-            // SAFETY: any further fault here ends the test.
+            // SAFETY: any further fault in these pages ends the test.
             unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
             return;
         }
@@ -220,7 +218,7 @@ mod stopped {
         old.raise_generation();
     }
 
-    /// Returns the library's address of the window, which the test has mapped at `own`.
+    /// Returns the library's address of the window that the test has mapped at `own`.
     fn library_window_base(own: usize) -> usize {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let of = |base: usize| {
@@ -254,7 +252,7 @@ mod stopped {
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         assert!(start.is_multiple_of(page), "the tables before them have whole pages");
         PAGES[0].store(start, Ordering::SeqCst);
-        // Each granule is one session's.
+        // Each granule belongs to one session.
         PAGES[1].store(start + page, Ordering::SeqCst);
         // SAFETY: zeros are valid, and the handlers take no locks and do not allocate.
         unsafe {
@@ -275,7 +273,7 @@ mod stopped {
 #[test]
 fn a_record_that_found_no_room_in_a_session_that_has_ended_is_not_counted_there() {
     let fixture = shared_fixture();
-    // No region has memory, so a record that reaches one is counted.
+    // No region has memory, so a record that reaches a region is counted.
     let full = Sizes { is_backed: |_, _| false, ..Sizes::default() };
     let old = fixture.session("stopped:*", full, |_| {});
     let event = fixture.event(c"stopped", c"on_its_way");
@@ -290,7 +288,7 @@ fn a_site_that_finds_the_bits_of_both_records_once() {
     let old = fixture.session("both:*", Sizes::default(), |_| {});
     let event = fixture.event(c"both", c"bits");
     let new = replace_session(old, "both:*", Sizes::default());
-    // The state of a library that has set the old bit, and has not checked again.
+    // Sets the state of a library that has set the old bit, and has not checked again.
     fixture.set_bit(c"bits", old.slot);
     event.emit(1);
     assert_eq!((old.numbers(), new.numbers()), (vec![], vec![1]));
@@ -354,7 +352,7 @@ fn records_on_a_cpu_without_memory_go_where_some_is_and_ask_for_it() {
     let cpus: Vec<u32> =
         (0..layout.cpus).filter(|&cpu| wants_memory(cpu, WriterPath::Sequence) != 0).collect();
     assert!(!cpus.is_empty(), "nobody asked");
-    // The requested memory comes.
+    // The recorder gives the requested memory.
     (0..layout.cpus).for_each(|cpu| recording.back(&layout, cpu, WriterPath::Sequence));
     event.emit(1000);
     let sequences =
@@ -388,7 +386,7 @@ fn records_wait_for_room_where_program_and_session_want_it() {
     let recording = fixture.session("wait:*", sizes, |session| {
         session.blocking_ns.store(u64::MAX, Ordering::Relaxed);
     });
-    // A recorder that adds memory by single sub-buffers, only when all others are full.
+    // Models a recorder that adds memory by single sub-buffers, only when all others are full.
     let cpus = recording.layout().cpus;
     let regions = || (0..cpus).map(|cpu| recording.region(cpu, WriterPath::Sequence));
     let sub_bytes = recording.layout().geometry.sub_bytes();
@@ -423,7 +421,7 @@ fn no_record_waits_beyond_the_timeout_or_for_a_dead_recorder() {
     for (cpu, way) in
         (0..recording.layout().cpus).flat_map(|cpu| WriterPath::ALL.map(|way| (cpu, way)))
     {
-        // Memory for no record, though there is some.
+        // The region has some memory, but too little for a record.
         recording.region(cpu, way).raise_limit(1);
     }
     let event = fixture.event(c"late", c"ever");

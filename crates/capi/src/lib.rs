@@ -1,13 +1,13 @@
 //! libtrackway.so: the C interface over the agent.
 //!
-//! Exports what include/trackway/abi/abi.h and include/trackway/dynamic.h declare,
-//! [`trackway_abi_copy`], and functions of the C library which it must know of: `vfork` and `clone`
-//! (see [`vfork`]), `setuid`, `seteuid`, `setreuid` and `setresuid` (see
+//! Exports the functions of include/trackway/abi/abi.h and include/trackway/dynamic.h,
+//! [`trackway_abi_copy`], and functions of the C library whose calls it must observe: `vfork` and
+//! `clone` (see [`vfork`]), `setuid`, `seteuid`, `setreuid` and `setresuid` (see
 //! [`trackway_agent::setuid`]). Its constructor starts the agent. Linked with `-z nodelete`: a
 //! restartable sequence may never be unmapped under a thread that runs it.
 //!
-//! Without std, which would bring libgcc_s.so along: loading that alone takes 90 µs of a
-//! program's start, as much as all the rest.
+//! Does not use std, which would load libgcc_s.so: that alone takes 90 µs of a program's start, as
+//! much as everything else.
 #![no_std]
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
@@ -17,30 +17,30 @@ use trackway_agent::app_contexts::{self, Context, SavedValue};
 use trackway_agent::dynamic::{self, DynamicEvent};
 use trackway_agent::{CloneArguments, THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};
 
-/// Announces a module's events; see include/trackway/abi/abi.h.
+/// Registers a module's events; see include/trackway/abi/abi.h.
 ///
 /// # Safety
 /// The range holds pointers to events of a loaded module, or nulls.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn trackway_abi_register(begin: *const *mut Event, end: *const *mut Event) {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the caller upholds the same contract.
     unsafe { trackway_agent::register_events(begin, end) };
 }
 
-/// Asks for snapshots of flight recorders; see include/trackway/abi/abi.h.
+/// Requests snapshots of flight recorders; see include/trackway/abi/abi.h.
 ///
 /// # Safety
 /// `session` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn trackway_abi_snapshot(session: *const c_char) -> c_int {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the caller upholds the same contract.
     unsafe { trackway_agent::snapshot::request_snapshots(session) as c_int }
 }
 
 /// Sets a context that is a number; see include/trackway/abi/abi.h.
 ///
 /// # Safety
-/// As there.
+/// The contract of include/trackway/abi/abi.h applies.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn trackway_abi_context_set(context: *const Context, bits: u64) {
     // SAFETY: the caller's context.
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn trackway_abi_context_set(context: *const Context, bits:
 /// Sets a context that is a string; see include/trackway/abi/abi.h.
 ///
 /// # Safety
-/// As there.
+/// The contract of include/trackway/abi/abi.h applies.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn trackway_abi_context_set_text(
     context: *const Context,
@@ -67,10 +67,10 @@ pub unsafe extern "C" fn trackway_abi_context_set_text(
     }
 }
 
-/// Takes a context's value away; see include/trackway/abi/abi.h.
+/// Clears a context's value; see include/trackway/abi/abi.h.
 ///
 /// # Safety
-/// As there.
+/// The contract of include/trackway/abi/abi.h applies.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn trackway_abi_context_clear(context: *const Context) {
     // SAFETY: the caller's context.
@@ -79,10 +79,10 @@ pub unsafe extern "C" fn trackway_abi_context_clear(context: *const Context) {
     }
 }
 
-/// Gets a context's value; see include/trackway/abi/abi.h.
+/// Reads a context's value; see include/trackway/abi/abi.h.
 ///
 /// # Safety
-/// As there.
+/// The contract of include/trackway/abi/abi.h applies.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn trackway_abi_context_get(context: *const Context, value: *mut SavedValue) {
     // SAFETY: the caller's context, and the caller's variable.
@@ -95,10 +95,10 @@ pub unsafe extern "C" fn trackway_abi_context_get(context: *const Context, value
     }
 }
 
-/// Puts back what [`trackway_abi_context_get`] got; see include/trackway/abi/abi.h.
+/// Restores the value of [`trackway_abi_context_get`]; see include/trackway/abi/abi.h.
 ///
 /// # Safety
-/// As there.
+/// The contract of include/trackway/abi/abi.h applies.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn trackway_abi_context_put(
     context: *const Context,
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn trackway_abi_context_put(
 /// Describes an event at run time; see include/trackway/dynamic.h.
 ///
 /// # Safety
-/// As there.
+/// The contract of include/trackway/dynamic.h applies.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn trackway_dynamic_describe(
     provider: *const c_char,
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn trackway_dynamic_describe(
     field_count: c_uint,
     event: *mut *const DynamicEvent,
 ) -> c_int {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the caller upholds the same contract.
     let described = unsafe { dynamic::describe_event(provider, name, level, fields, field_count) };
     let (handle, result) = match described {
         Ok(described) => (&raw const *described, 0),
@@ -149,22 +149,22 @@ pub unsafe extern "C" fn trackway_dynamic_enabled(event: *const DynamicEvent) ->
 /// Records an event that was described; see include/trackway/dynamic.h.
 ///
 /// # Safety
-/// As there.
+/// The contract of include/trackway/dynamic.h applies.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn trackway_dynamic_record(
     event: *const DynamicEvent,
     values: *const Value,
     count: c_uint,
 ) -> c_int {
-    // SAFETY: handles are in a static table; the values are the caller's promise.
+    // SAFETY: handles are in a static table; the caller vouches for the values.
     unsafe { event.as_ref().map_or(0, |event| dynamic::record_event(event, values, count)) }
 }
 
-/// The agent does not allocate. What it shares with the readers could, so there must be an
-/// allocator: one that refuses.
+/// Allocator that refuses every request. The agent does not allocate, but crates that it shares
+/// with the readers could, so there must be an allocator.
 struct RefusingAllocator;
 
-// SAFETY: a null pointer says that there is no memory; nothing is ever handed out.
+// SAFETY: a null pointer means that there is no memory; no memory is ever handed out.
 unsafe impl core::alloc::GlobalAlloc for RefusingAllocator {
     unsafe fn alloc(&self, _: core::alloc::Layout) -> *mut u8 {
         core::ptr::null_mut()
@@ -176,15 +176,15 @@ unsafe impl core::alloc::GlobalAlloc for RefusingAllocator {
 #[global_allocator]
 static ALLOCATOR: RefusingAllocator = RefusingAllocator;
 
-/// Nothing in the agent panics but on a bug of ours; there is no way on from there.
+/// Aborts the process: the agent panics only on a bug of ours, and cannot continue.
 #[cfg(not(test))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     trackway_agent::abort()
 }
 
-// Named by core's precompiled unwinding tables, which are never read: panics abort. Hidden, so that
-// it is not taken for that of another Rust library in the process.
+// core's precompiled unwinding tables refer to this symbol; panics abort, so nothing reads the
+// tables. Hidden, so that no other Rust library in the process uses it.
 core::arch::global_asm!(
     ".globl rust_eh_personality",
     ".hidden rust_eh_personality",
@@ -198,9 +198,9 @@ core::arch::global_asm!(
 );
 
 extern "C" fn start_agent() {
-    // Loaded twice under two paths: the copy that wraps the program's calls is the one whose
-    // symbols are found. The other one sleeps, lest it use an rseq area in a vfork child that it
-    // does not know of.
+    // If the library is loaded twice, under two paths, the copy whose symbols are found wraps the
+    // program's calls. The other copy stays inactive, because it cannot detect vfork children, in
+    // which it would use the parent's rseq area.
     if trackway_agent::is_first_copy(c"trackway_abi_copy", start_agent as *const c_void) {
         trackway_agent::start();
     }
@@ -216,12 +216,12 @@ pub static trackway_abi_copy: u8 = 0;
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn() = start_agent;
 
-/// clone(2): see [`trackway_agent::clone`]. The C function takes its last three arguments as
-/// variable ones, which are passed like any others (on x86-64, AArch64 and RISC-V, if they are no
-/// longer than a register).
+/// Wraps clone(2): see [`trackway_agent::clone`]. The last three arguments of the C function are
+/// variadic, which are passed like any others (on x86-64, AArch64 and RISC-V, if they are no longer
+/// than a register).
 ///
 /// # Safety
-/// As clone(2).
+/// The contract of clone(2) applies.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clone(
     function: *mut c_void,
@@ -233,12 +233,12 @@ pub unsafe extern "C" fn clone(
     child_tid: *mut c_void,
 ) -> c_int {
     let arguments = CloneArguments { function, stack, flags, argument, parent_tid, tls, child_tid };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the caller upholds the same contract.
     unsafe { trackway_agent::clone(&arguments) }
 }
 
-/// Defines a set*id function: the C library's, and then what follows from it for us. `users` are
-/// the real, effective and saved user that root makes by it.
+/// Defines a set*id function: calls the C library's function, then moves the agent to the new user.
+/// `users` are the real, effective and saved user that root gets by this call.
 macro_rules! set_user {
     ($name:ident, $wrapped:ident, ($($user:ident),+), $users:expr) => {
         /// Wraps the C library's function of this name.
@@ -249,7 +249,7 @@ macro_rules! set_user {
             // SAFETY: the C library's function of this name has this type; null is no function.
             let function: Option<Function> = unsafe { core::mem::transmute(address) };
             let Some(function) = function else { return -1 };
-            // Of root; and (uid_t) -1 leaves a user as it is.
+            // Users that root gets; (uid_t) -1 leaves a user unchanged.
             let users: [u32; 3] = $users;
             let users = users.map(|user| (user != u32::MAX).then_some(user));
             let mut change = trackway_agent::setuid::UserChange::begin(users);
@@ -267,9 +267,10 @@ set_user!(seteuid, SETEUID, (effective), [u32::MAX, effective, u32::MAX]);
 set_user!(setreuid, SETREUID, (real, effective), [real, effective, effective]);
 set_user!(setresuid, SETRESUID, (real, effective, saved), [real, effective, saved]);
 
-/// vfork(2), so that the child is known: it shares its parent's memory, thread-local storage
-/// included, while the kernel has dropped its rseq registration. Its events must not use the
-/// parent's rseq area, whose CPU number is stale: measured, a third of them were lost silently.
+/// Wraps vfork(2), so that the agent detects the child. The child shares its parent's memory,
+/// thread-local storage included, while the kernel has dropped its rseq registration. Its events
+/// must not use the parent's rseq area, whose CPU number is stale: in a measurement, a third of
+/// them were lost silently.
 ///
 /// The child runs on the parent's stack and returns first, so the return address cannot stay on
 /// the stack, and nothing may be pushed: hence assembly.
@@ -301,8 +302,8 @@ pub extern "C" fn vfork() -> i32 {
     )
 }
 
-/// vfork(2), as above. There is no such system call: it is clone(2) with these flags. The return
-/// address is in a register, which the kernel keeps for both.
+/// Wraps vfork(2) on AArch64, like the function for x86-64. AArch64 has clone(2) with these flags
+/// instead. The return address is in a register, which the kernel keeps for both processes.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -318,7 +319,7 @@ pub extern "C" fn vfork() -> i32 {
         "add w10, w10, #1",
         "str w10, [x9, {depth}]",
         "mov x0, {flags}",
-        "mov x1, #0", // its stack: the same
+        "mov x1, #0", // stack of the child: the same
         "mov x2, #0",
         "mov x3, #0",
         "mov x4, #0",
@@ -342,7 +343,7 @@ pub extern "C" fn vfork() -> i32 {
     )
 }
 
-/// The same registers as on AArch64.
+/// Wraps vfork(2) on RISC-V, with the same registers as on AArch64.
 #[cfg(target_arch = "riscv64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -355,7 +356,7 @@ pub extern "C" fn vfork() -> i32 {
         "addiw t1, t1, 1",
         "sw t1, {depth}(t0)",
         "li a0, {flags}",
-        "li a1, 0", // its stack: the same
+        "li a1, 0", // stack of the child: the same
         "li a2, 0",
         "li a3, 0",
         "li a4, 0",
@@ -382,7 +383,7 @@ pub extern "C" fn vfork() -> i32 {
 /// CLONE_VFORK, CLONE_VM, and SIGCHLD when the child ends (clone(2)).
 #[cfg(not(target_arch = "x86_64"))]
 const VFORK_FLAGS: c_int = 0x4000 | 0x100 | 17;
-/// clone(2)'s number, where system calls have those of asm-generic/unistd.h.
+/// Number of clone(2) on machines with the system calls of asm-generic/unistd.h.
 #[cfg(not(target_arch = "x86_64"))]
 const SYS_CLONE: c_int = 220;
 

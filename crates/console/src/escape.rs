@@ -1,8 +1,9 @@
 //! Escapes for characters that control a terminal, or mislead a reader.
 //!
-//! Escaped are the C0 and C1 control characters (ECMA-48), but line end and tab; characters that
-//! change the direction of text (Unicode UAX #9, "Trojan Source"); line and paragraph separators;
-//! and bytes that are not UTF-8, among which a terminal finds 8-bit control characters.
+//! The crate escapes the C0 and C1 control characters (ECMA-48) except line end and tab; characters
+//! that change the direction of text (Unicode UAX #9, "Trojan Source"); line and paragraph
+//! separators; and bytes that are not UTF-8, because a terminal may read them as 8-bit control
+//! characters.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -12,8 +13,8 @@ use crate::mark;
 /// Bytes of the longest UTF-8 sequence.
 const CHAR_BYTES_MAX: usize = 4;
 
-/// A text on one line, without control characters: what [`Stream`](crate::Stream) escapes, and line
-/// ends and tabs.
+/// Returns `text` on one line, without control characters. Escapes the same characters as
+/// [`Stream`](crate::Stream), and line ends and tabs.
 pub fn escape_unprintable(text: &str) -> Cow<'_, str> {
     if !text.contains(|c: char| c.is_control() || is_misleading_char(c)) {
         return Cow::Borrowed(text);
@@ -29,19 +30,19 @@ pub fn escape_unprintable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Appends what shows a character that would control or mislead: as JSON escapes it (RFC 8259,
-/// section 7), so that JSON stays JSON on a terminal.
+/// Appends the escape sequence of a control or misleading character. The form is that of JSON (RFC
+/// 8259, section 7), so that escaped JSON remains valid JSON.
 fn push_char_escape(text: &mut String, c: char) {
     match c {
         '\r' => text.push_str("\\r"),
         '\n' => text.push_str("\\n"),
         '\t' => text.push_str("\\t"),
-        // None of them is beyond U+FFFF.
+        // No escaped character is beyond U+FFFF.
         c => _ = write!(text, "\\u{:04x}", u32::from(c)),
     }
 }
 
-/// Returns true if a character that is not a control character changes how others are shown.
+/// Returns true if `c` is no control character, but changes how a terminal shows other characters.
 const fn is_misleading_char(c: char) -> bool {
     matches!(
         c,
@@ -49,9 +50,9 @@ const fn is_misleading_char(c: char) -> bool {
     )
 }
 
-/// Appends `bytes`, escaped, to `out`; marks become the control sequences of their colours where
-/// `has_colours`, and nothing elsewhere. Returns how many bytes were used: at the end there may be
-/// a part of a character or of a mark, which is left unless `is_last`.
+/// Appends `bytes`, escaped, to `out`. With `has_colours`, marks become the control sequences of
+/// their colours; otherwise they are dropped. Returns the number of bytes used: an incomplete
+/// character or mark at the end is left unused unless `is_last`.
 pub(crate) fn push_escaped(
     out: &mut Vec<u8>,
     bytes: &[u8],
@@ -93,7 +94,7 @@ pub(crate) fn push_escaped(
     used
 }
 
-/// Returns true if a byte is passed on without a look at its neighbours.
+/// Returns true if the byte is never escaped, whatever bytes surround it.
 const fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~' | b'\n' | b'\t')
 }
@@ -104,7 +105,7 @@ enum SpecialSequence {
     Mark(mark::StyleChange, usize),
     /// A byte that is not UTF-8.
     Invalid(u8),
-    /// A part of something whose end may be in the next bytes.
+    /// The beginning of a character or mark whose end may be in the next bytes.
     Incomplete,
 }
 
@@ -122,7 +123,7 @@ impl SpecialSequence {
             Err(error) if error.valid_up_to() > 0 => {
                 std::str::from_utf8(&head[..error.valid_up_to()]).unwrap_or_default()
             }
-            // A part of a character at the end of the bytes.
+            // The bytes end within a character.
             Err(error) if error.error_len().is_none() && !is_last => return Some(Self::Incomplete),
             Err(_) => "",
         };

@@ -1,31 +1,31 @@
-//! Errors of the system, as a person reads them: "No such file or directory", without the number
-//! that the standard library adds ("(os error 2)").
+//! System errors in readable form: "No such file or directory", without the number that the
+//! standard library adds ("(os error 2)").
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::ops::Deref;
 
-/// An [`io::Error`] that is displayed without its number. Error types hold this one, so that no
-/// message has the number by accident.
+/// An [`io::Error`] that is displayed without its number. Error types hold an `IoError`, so that no
+/// message shows the number by accident.
 #[derive(Debug)]
 pub struct IoError(io::Error);
 
 impl IoError {
-    /// The error that it displays.
+    /// Returns the wrapped error.
     pub fn into_inner(self) -> io::Error {
         self.0
     }
 
-    /// The error of the system that `error` is, alone or as an [`IoError`].
+    /// Returns the [`io::Error`] that `error` is or that it wraps as an [`IoError`].
     pub fn system_error<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e io::Error> {
         let own = || error.downcast_ref::<Self>().map(|error| &error.0);
         error.downcast_ref().or_else(own)
     }
 
-    /// The text of an error that stays where it is.
+    /// Returns the text of a borrowed error, without its number.
     pub fn text(error: &io::Error) -> String {
-        // An error within an error ends with the number of the inner one.
+        // The text of an error that wraps another one ends with the number of the inner error.
         match (error.raw_os_error(), error.get_ref().and_then(|inner| inner.downcast_ref())) {
             (Some(number), _) => {
                 let text = error.to_string();
@@ -37,7 +37,7 @@ impl IoError {
         }
     }
 
-    /// The text of an error and of what caused it, with colons between them.
+    /// Returns the texts of an error and of its chain of sources, separated by colons.
     pub fn chain_text(error: &(dyn Error + 'static)) -> String {
         let text = match Self::system_error(error) {
             Some(error) => Self::text(error),

@@ -1,13 +1,13 @@
-//! Standard output and standard error as a person reads them.
+//! Standard output and standard error, made safe and readable for people.
 //!
-//! Names in traces, of files, processes and hosts are hostile: an escape sequence in one of them
-//! must not reach a terminal. All text that Trackway's command prints passes through a [`Stream`].
-//! A stream that leads to a terminal escapes control characters; a stream that leads to a pipe or
-//! a file passes all bytes on, unchanged.
+//! Names in traces, and names of files, processes and hosts, are hostile: an escape sequence in one
+//! of them must not reach a terminal. All text that Trackway's command prints passes through a
+//! [`Stream`]. A stream to a terminal escapes control characters; a stream to a pipe or a file
+//! passes all bytes on unchanged.
 //!
 //! Main invariant: a control sequence reaches a terminal only if this crate has made it. Colours
-//! are [`Style`]s; in a text they are *marks* that hold a random number, so that no name can
-//! contain a valid one ([`mark`]).
+//! are [`Style`]s. A text contains them as *marks*, which hold a random number, so that no name can
+//! contain a valid mark ([`mark`]).
 #![deny(unsafe_code)]
 
 mod escape;

@@ -1,6 +1,6 @@
-//! Lines on standard error: messages, and the one line that shows how far long work is.
+//! Lines on standard error: messages, and the progress line of long work.
 //!
-//! A closed standard error drops the lines, and the work goes on.
+//! If standard error is closed, the lines are dropped, and the work goes on.
 
 use std::fmt::Arguments;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -10,13 +10,13 @@ use crate::mark::Style;
 use crate::stream;
 use crate::target::{Target, is_dumb_terminal};
 
-/// Returns to the line's beginning and erases it (ECMA-48).
+/// Control sequence that returns to the line's beginning and erases the line (ECMA-48).
 const ERASE_LINE: &str = "\r\x1b[K";
 
-/// The beginning of a hint.
+/// Prefix of a hint.
 const HINT: &str = "hint:";
 
-/// Writes one line to standard error, with one write(2). The word before advice is coloured.
+/// Writes one line to standard error, with one write(2). The prefix `hint:` is coloured.
 pub fn write_line(text: Arguments<'_>) {
     let mut text = text.to_string();
     if Target::Errors.is_escaped() {
@@ -31,7 +31,7 @@ pub fn write_line(text: Arguments<'_>) {
     }
 }
 
-/// Writes a text of one or more lines to standard error, with one write(2); line ends in it stay.
+/// Writes a text of one or more lines to standard error, with one write(2). Keeps its line ends.
 pub fn write_lines(text: Arguments<'_>) {
     let _ = stream::stderr().write_all(format!("{text}\n").as_bytes());
 }
@@ -42,7 +42,7 @@ pub fn can_show_progress() -> bool {
     io::stderr().is_terminal() && !is_dumb_terminal()
 }
 
-/// Shows how far long work is, in place of what was shown before.
+/// Shows the progress of long work, in place of the previous progress line.
 pub fn show_progress(text: Arguments<'_>) {
     if can_show_progress() {
         let text = text.to_string();
@@ -51,7 +51,7 @@ pub fn show_progress(text: Arguments<'_>) {
     }
 }
 
-/// Erases the line that shows how far long work is.
+/// Erases the progress line.
 pub fn clear_progress() {
     if can_show_progress() {
         let _ = io::stderr().write_all(ERASE_LINE.as_bytes());

@@ -1,20 +1,20 @@
-//! Marks: where a style begins and ends, within a text.
+//! Marks: the beginning and the end of a style within a text.
 //!
 //! ```text
-//! ESC  16 hexadecimal digits  letter of the style, or '.' at its end
+//! ESC  16 hexadecimal digits  letter of the style, or '.' for its end
 //! ```
 //!
 //! The digits are a random number that this process has drawn. A trace, a file name or another
-//! process's name cannot contain them, so a text with marks may be put together of any parts.
+//! process's name cannot contain the number, so a text may combine marks with parts of any origin.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::OnceLock;
 
-/// Bytes of a mark.
+/// Size of a mark in bytes.
 pub(crate) const MARK_BYTES: usize = 1 + DIGITS + 1;
-/// Digits of the random number.
+/// Number of digits of the random number.
 const DIGITS: usize = 16;
-/// The letter at the end of a style.
+/// Letter of the mark that ends a style.
 const END_LETTER: u8 = b'.';
 
 /// The style of a part of a text. Terminals show it in the colours of ECMA-48.
@@ -24,29 +24,29 @@ pub enum Style {
     Name,
     /// A failure.
     Error,
-    /// Events that were lost, and other damage.
+    /// Lost events, and other damage.
     Loss,
     /// Advice.
     Hint,
-    /// A state as it should be.
+    /// A state without problems.
     Good,
-    /// The head of a group.
+    /// The heading of a group.
     Heading,
 }
 
-/// A style that begins, or the end of one.
+/// The beginning of a style, or the end of the current style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StyleChange {
     Begin(Style),
     End,
 }
 
-/// The first bytes of a text.
+/// The result of looking for a mark at the beginning of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum MarkMatch {
-    /// A mark of so many bytes.
+    /// A complete mark and its length in bytes.
     Complete(StyleChange, usize),
-    /// Perhaps the beginning of a mark.
+    /// The text ends before it is certain that it begins with a mark.
     Part,
     None,
 }
@@ -68,7 +68,7 @@ impl Style {
 }
 
 impl StyleChange {
-    /// The control sequence of a terminal (ECMA-48, select graphic rendition).
+    /// Returns the terminal's control sequence (ECMA-48, select graphic rendition).
     pub(crate) const fn sequence(self) -> &'static str {
         match self {
             Self::Begin(Style::Name) => "\x1b[1m",
@@ -87,7 +87,7 @@ impl StyleChange {
     }
 }
 
-/// Returns the beginning of all marks of this process.
+/// Returns the common beginning of all marks of this process.
 fn mark_prefix() -> &'static str {
     static PREFIX: OnceLock<String> = OnceLock::new();
     PREFIX.get_or_init(|| {
@@ -96,13 +96,13 @@ fn mark_prefix() -> &'static str {
     })
 }
 
-/// The marks at the beginning and the end of a style.
+/// Returns the marks at the beginning and the end of a style.
 pub(crate) fn style_marks(style: Style) -> (String, String) {
     let mark = |letter: u8| format!("{}{}", mark_prefix(), char::from(letter));
     (mark(style.letter()), mark(END_LETTER))
 }
 
-/// A text between its marks.
+/// Returns `text` between the marks of `style`.
 pub(crate) fn wrap_in_marks(style: Style, text: &str) -> String {
     let (begin, end) = style_marks(style);
     format!("{begin}{text}{end}")

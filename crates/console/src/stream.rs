@@ -1,4 +1,4 @@
-//! Writers that stand before standard output, standard error and files.
+//! Writers in front of standard output, standard error and files.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -8,8 +8,8 @@ use crate::escape::push_escaped;
 use crate::mark::{self, Style};
 use crate::target::{Target, has_colours, is_escaped};
 
-/// A writer that escapes control characters if it leads to a terminal, and passes bytes on,
-/// unchanged and uncopied, if it does not.
+/// A writer that escapes control characters if it leads to a terminal; otherwise it passes bytes
+/// on, unchanged and uncopied.
 #[derive(Debug)]
 pub struct Stream<W: Write> {
     writer: W,
@@ -20,36 +20,37 @@ pub struct Stream<W: Write> {
 #[derive(Debug)]
 struct Filter {
     has_colours: bool,
-    /// A part of a character or a mark, until its end comes.
+    /// An incomplete character or mark, until its last bytes are written.
     pending: Vec<u8>,
     escaped: Vec<u8>,
 }
 
-/// Standard output.
+/// Returns a stream to standard output.
 pub fn stdout() -> Stream<io::Stdout> {
     Stream::new(io::stdout())
 }
 
-/// Standard error.
+/// Returns a stream to standard error.
 pub fn stderr() -> Stream<io::Stderr> {
     Stream::new(io::stderr())
 }
 
-/// Standard output as a file, for bulk: [`stdout`] looks for line ends in all that is written.
+/// Returns standard output as a file, for bulk output: [`stdout`] searches everything for line
+/// ends.
 ///
 /// # Errors
 ///
-/// If the process has no descriptors left.
+/// Returns an error if the process has no descriptors left.
 pub fn stdout_file() -> io::Result<Stream<File>> {
     Ok(Stream::of_file(File::from(io::stdout().as_fd().try_clone_to_owned()?)))
 }
 
-/// Writes a text of this program's own, in which nothing is from elsewhere, with the control
-/// sequences that it has.
+/// Writes a text without escaping its control sequences. The text must come from this program
+/// alone, with no part from outside.
 ///
 /// # Errors
 ///
-/// If it cannot be written.
+/// Returns an error if the text cannot be written.
 pub fn write_trusted(target: Target, text: &str) -> io::Result<()> {
     match target {
         Target::Output => io::stdout().write_all(text.as_bytes()),
@@ -70,19 +71,19 @@ impl<W: Write + IsTerminal> Stream<W> {
 }
 
 impl Stream<File> {
-    /// A file, which may be a terminal.
+    /// Returns a stream to a file, which may be a terminal.
     pub fn of_file(file: File) -> Self {
         Self::new(file)
     }
 }
 
 impl<W: Write> Stream<W> {
-    /// Returns true if control characters are escaped.
+    /// Returns true if the stream escapes control characters.
     pub fn is_escaped(&self) -> bool {
         self.filter.is_some()
     }
 
-    /// Returns the marks before and after a text in a style; empty where there are no colours.
+    /// Returns the marks before and after a text in a style; empty if the stream has no colours.
     pub fn marks(&self, style: Style) -> (String, String) {
         match &self.filter {
             Some(filter) if filter.has_colours => mark::style_marks(style),
@@ -92,7 +93,7 @@ impl<W: Write> Stream<W> {
 }
 
 impl<W: Write + IsTerminal> Stream<W> {
-    /// Returns true if it leads to a terminal.
+    /// Returns true if the stream leads to a terminal.
     pub fn is_terminal(&self) -> bool {
         self.writer.is_terminal()
     }
@@ -105,8 +106,8 @@ impl<W: Write + AsRawFd> AsRawFd for Stream<W> {
 }
 
 impl Filter {
-    /// Escapes `bytes` behind what is pending; what is incomplete is pending then, unless
-    /// `is_last`.
+    /// Escapes the pending bytes and `bytes`. An incomplete character or mark at the end becomes
+    /// pending unless `is_last`.
     fn escape(&mut self, bytes: &[u8], is_last: bool) -> &[u8] {
         self.escaped.clear();
         if self.pending.is_empty() {
@@ -150,7 +151,7 @@ impl<W: Write> Write for Stream<W> {
 impl<W: Write> Drop for Stream<W> {
     fn drop(&mut self) {
         if self.filter.as_ref().is_some_and(|filter| !filter.pending.is_empty()) {
-            // An error here has no reader any more.
+            // No caller can handle an error in `drop`.
             let _ = self.flush();
         }
     }

@@ -1,4 +1,4 @@
-//! The targets of text, and what may be written there.
+//! The targets of text, and whether they get colours and escapes.
 
 use std::borrow::Cow;
 use std::env;
@@ -20,10 +20,10 @@ pub enum ColourChoice {
     Never,
 }
 
-/// The choice for this process.
+/// The choice of colours for this process.
 static COLOUR_CHOICE: OnceLock<ColourChoice> = OnceLock::new();
 
-/// Sets the choice for this process; the first call holds.
+/// Sets the choice of colours for this process; only the first call has an effect.
 pub fn set_colour_choice(choice: ColourChoice) {
     let _ = COLOUR_CHOICE.set(choice);
 }
@@ -45,34 +45,34 @@ impl Target {
         }
     }
 
-    /// Returns true if colours are written there.
+    /// Returns true if text to the target has colours.
     pub fn has_colours(self) -> bool {
         has_colours(self.is_terminal())
     }
 
-    /// Returns true if control characters are escaped there.
+    /// Returns true if text to the target has its control characters escaped.
     pub fn is_escaped(self) -> bool {
         is_escaped(self.is_terminal())
     }
 
-    /// A text in a style; as it is where there are no colours.
+    /// Returns `text` in a style, or unchanged if the target has no colours.
     pub fn paint<'a>(self, style: Style, text: &'a str) -> Cow<'a, str> {
         if self.has_colours() { mark::wrap_in_marks(style, text).into() } else { text.into() }
     }
 
-    /// Returns the marks before and after a text in a style; empty where there are no colours.
+    /// Returns the marks before and after a text in a style; empty if the target has no colours.
     pub fn marks(self, style: Style) -> (String, String) {
         if self.has_colours() { mark::style_marks(style) } else { Default::default() }
     }
 
-    /// A name that must not break a line or a table: on one line where control characters are
-    /// escaped, as it is elsewhere.
+    /// Returns a name that must not break a line or a table: on one line if the target escapes
+    /// control characters, unchanged otherwise.
     pub fn one_line(self, text: &str) -> Cow<'_, str> {
         if self.is_escaped() { escape_unprintable(text) } else { text.into() }
     }
 }
 
-/// Returns true if colours are written to a terminal, or to another file.
+/// Returns true if a terminal, or a file that is none, gets colours.
 pub(crate) fn has_colours(is_terminal: bool) -> bool {
     match COLOUR_CHOICE.get().copied().unwrap_or_default() {
         ColourChoice::Always => true,
@@ -81,8 +81,8 @@ pub(crate) fn has_colours(is_terminal: bool) -> bool {
     }
 }
 
-/// Returns true if control characters are escaped in a terminal, or in another file. Text with
-/// colours is for a terminal in the end, such as that of `less -R`.
+/// Returns true if control characters are escaped for a terminal, or for a file that is none. A
+/// file with colours is escaped too, because a terminal shows it in the end, e.g. by `less -R`.
 pub(crate) fn is_escaped(is_terminal: bool) -> bool {
     is_terminal || has_colours(is_terminal)
 }
@@ -92,7 +92,7 @@ fn environment_allows_colours() -> bool {
     env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && !is_dumb_terminal()
 }
 
-/// Returns true if the terminal knows no control sequences.
+/// Returns true if the terminal supports no control sequences.
 pub(crate) fn is_dumb_terminal() -> bool {
     env::var_os("TERM").is_some_and(|value| value == "dumb")
 }

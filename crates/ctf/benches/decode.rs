@@ -1,9 +1,9 @@
-//! Number of events a second that one core decodes: `cargo bench -p trackway-ctf`, or, for one line
-//! of the table, `cargo bench -p trackway-ctf --bench decode -- 'trackway decode'`.
+//! Benchmark of the events per second that one core decodes: `cargo bench -p trackway-ctf`, or, for
+//! one line of the table, `cargo bench -p trackway-ctf --bench decode -- 'trackway decode'`.
 //!
-//! The traces are made in memory, as `trackway record` and LTTng write them. Decoding means that
-//! every value of every field reaches a [`Sink`], here one that adds them up: what a value costs
-//! beyond that is its user's affair. Beside it stand what skipping and printing cost.
+//! The traces are built in memory, in the formats of `trackway record` and LTTng. Decoding passes
+//! every value of every field to a [`Sink`], here a sink that adds them up: any further cost of a
+//! value belongs to the sink's user. The table also shows the cost of skipping and printing.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -25,10 +25,10 @@ const UUID: [u8; 16] = *b"0123456789abcdef";
 const START_NS: u64 = 1_000_000_000_000;
 const PACKET_BYTES: usize = 256 << 10;
 const PACKETS: usize = 64;
-/// Each figure is the best of so many rounds.
+/// Number of rounds; each figure is the best of them.
 const ROUNDS: usize = 5;
 
-/// Adds up all values, so that none can be left out.
+/// Adds up all values, so that the compiler cannot remove their decoding.
 #[derive(Default)]
 struct ValueSum(u64);
 
@@ -61,7 +61,7 @@ struct MemoryTrace {
     packets: Vec<Vec<u8>>,
 }
 
-/// Packets full of records: header word (five bits of id, 27 of time), then `body`.
+/// Builds packets full of records: header word (five bits of id, 27 of time), then `body`.
 fn build_packets(
     mut body: impl FnMut(u64, &mut Vec<u8>),
     header: fn(u64, &mut Vec<u8>),
@@ -117,7 +117,8 @@ fn declare_event(fields: Vec<(&str, FieldKind)>) -> String {
     event_declaration(0, 0, &EventDescription { provider, name, level: 6, fields })
 }
 
-/// One u32 and the thread's id: what `trackway record` writes for the smallest useful event.
+/// Builds a trace of one u32 and the thread's id, as `trackway record` writes its smallest useful
+/// event.
 fn build_trackway_trace() -> MemoryTrace {
     let metadata =
         build_preamble(true) + &declare_event(vec![("n", FieldKind::Scalar(Scalar::U32))]);
@@ -128,7 +129,7 @@ fn build_trackway_trace() -> MemoryTrace {
     MemoryTrace { metadata, packets: build_packets(body, push_compact_header) }
 }
 
-/// Fields of all kinds.
+/// Builds a trace with fields of all kinds.
 fn build_mixed_trace() -> MemoryTrace {
     let fields = vec![
         ("a", FieldKind::Scalar(Scalar::U64)),
@@ -154,7 +155,7 @@ fn build_mixed_trace() -> MemoryTrace {
     }
 }
 
-/// LTTng-UST's headers for many events: 16 bits of id, 32 of time; one i32.
+/// Builds a trace with LTTng-UST's headers for many events: 16 bits of id, 32 of time; one i32.
 fn build_lttng_large_trace() -> MemoryTrace {
     let mut metadata = build_preamble(false);
     let large = "struct large {
@@ -175,7 +176,7 @@ fn build_lttng_large_trace() -> MemoryTrace {
     MemoryTrace { metadata, packets: build_packets(body, header) }
 }
 
-/// The work that is done with each event.
+/// The work done with each event.
 #[derive(Clone, Copy)]
 enum Work {
     Decode,
@@ -183,7 +184,7 @@ enum Work {
     Text,
 }
 
-/// Events, and a sum over what came of them.
+/// Processes all events; returns their number and a checksum of the results.
 fn process_packets(trace: &Trace, packets: &[Vec<u8>], work: Work) -> (u64, u64) {
     let mut decoder = StreamDecoder::new(trace);
     let (mut sum, mut events) = (ValueSum::default(), 0);
@@ -223,7 +224,7 @@ fn process_packets(trace: &Trace, packets: &[Vec<u8>], work: Work) -> (u64, u64)
 }
 
 fn main() {
-    // Whatever cargo passes besides (`--bench`) selects nothing.
+    // Options that cargo adds (`--bench`) select no benchmark.
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     for (name, made) in [

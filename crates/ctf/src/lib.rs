@@ -1,8 +1,8 @@
-//! CTF bytes and events: metadata, packets and indexes written; traces read.
+//! Writing of CTF metadata, packets and indexes; reading of traces.
 //!
-//! Everything here is free of input and output: bytes and descriptions go in, bytes and events
-//! come out. Bytes that are read are hostile until checked: whatever they are, the reader answers
-//! with events or with an error that says where, and never panics.
+//! This crate does no input or output: bytes and descriptions go in, bytes and events come out.
+//! Bytes from a trace are hostile until checked. On any bytes, the reader returns events or an
+//! error with its place, and never panics.
 #![forbid(unsafe_code)]
 
 pub(crate) mod model;

@@ -1,5 +1,4 @@
-//! Types of all kinds, in both byte orders, at any bit: what is printed of them is what
-//! babeltrace2 prints.
+//! Types of all kinds, in both byte orders, at any bit, must print as babeltrace2 prints them.
 
 mod support;
 
@@ -11,7 +10,8 @@ use trackway_render::{FieldWriter, LineOutput, Pretty, PrettyOptions, ShownNames
 
 const PACKET_BYTES: usize = 300;
 
-/// A packet of random bytes, cut behind the last event that can be read; how many there are.
+/// Returns a packet of random bytes that ends after its last readable event, and the number of its
+/// events.
 fn readable_packet(random: &mut Random, metadata: &str, trace: &Trace) -> Option<(Vec<u8>, usize)> {
     let mut packet = random_packet(random, metadata, PACKET_BYTES);
     let mut decoder = StreamDecoder::new(trace);

@@ -1,4 +1,4 @@
-//! Checks against babeltrace2: it reads what this crate writes, and prints what this crate prints.
+//! Comparison with babeltrace2: it must read what this crate writes, and print the same text.
 
 mod support;
 
@@ -15,7 +15,7 @@ use trackway_render::{LineOutput, Pretty, PrettyOptions, utc_date_time};
 use trackway_schema::context::{PROCNAME, VPID, VTID};
 use trackway_schema::{FieldKind, Label, Scalar};
 
-/// Our own text for a trace: events, and warnings.
+/// Prints a trace with our reader; returns the events and the warnings.
 fn print_trace(made: &TestTrace, folder: &Path) -> (Vec<u8>, String) {
     let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
     let streams = made.streams.iter().enumerate().map(|(number, stream)| {
@@ -38,7 +38,7 @@ fn print_trace(made: &TestTrace, folder: &Path) -> (Vec<u8>, String) {
     (output, warnings)
 }
 
-/// Compares with babeltrace2; our text.
+/// Compares our output with babeltrace2's; returns our text.
 fn check_against_babeltrace(name: &str, made: &TestTrace) -> String {
     let folder = Folder::new(name);
     made.save(&folder);
@@ -223,7 +223,7 @@ fn odd_texts_are_quoted() {
     assert!(text.ends_with("= [ [0] = 7, [1] = 8 ] }\n"), "{text}");
 }
 
-/// babeltrace2 2.0.4 shows an empty string as the string before it; here it is empty.
+/// babeltrace2 2.0.4 shows an empty string as the string before it; our reader shows it empty.
 #[test]
 fn empty_strings_are_empty() {
     let class = event_description("s", vec![("s", FieldKind::Str), ("t", FieldKind::Text)]);
@@ -239,7 +239,7 @@ fn empty_strings_are_empty() {
     assert!(text.ends_with("{ s = \"\", _t_length = 0, t = \"\" }\n"), "{text}");
 }
 
-/// Packets of texts; `length` gives the n-th text's length.
+/// Builds packets of texts; `length` returns the n-th text's length.
 fn build_text_trace(length: impl Fn(u32) -> u32) -> TestTrace {
     let class = event_description(
         "large",
@@ -264,13 +264,14 @@ fn build_text_trace(length: impl Fn(u32) -> u32) -> TestTrace {
     TestTrace { metadata, streams: vec![stream], events: 6000 }
 }
 
-/// Packets that are larger than what is read of a stream at once.
+/// Tests packets that are larger than a read window.
 #[test]
 fn large_packets_are_read_piece_by_piece() {
     check_against_babeltrace("large", &build_text_trace(|number| 100 + number % 500));
 }
 
-/// Events, too. Not compared: babeltrace2's time grows with the square of a text's length.
+/// Tests events larger than a read window. No comparison: babeltrace2's time grows with the square
+/// of a text's length.
 #[test]
 fn large_events_are_read_whole() {
     let length = |number: u32| if number % 999 == 5 { 700_000 } else { number };
@@ -284,8 +285,8 @@ fn large_events_are_read_whole() {
     }
 }
 
-/// A packet's header may lie across the end of what is read at once: then it is read again, and
-/// what it shows must not be there twice.
+/// If a packet's header lies across the end of the read window, it is read twice, but its content
+/// must be shown once.
 #[test]
 fn packet_headers_lie_anywhere() {
     const WINDOW_BYTES: usize = 256 << 10;

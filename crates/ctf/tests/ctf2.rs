@@ -1,4 +1,4 @@
-//! Features that only CTF 2 has: its field classes, its locations, its refusals.
+//! Features that only CTF 2 has: its field classes, its field locations, and what it refuses.
 
 use trackway_ctf::read::{
     DecodeError, EnvironmentValue, MetadataProblem, Skip, StreamDecoder, Trace, Value, Window,
@@ -7,14 +7,14 @@ use trackway_ctf::read::{
 use trackway_ctf::write::{NewPacket, PacketRewriter};
 use trackway_render::{FieldWriter, ShownNames};
 
-/// A fragment for each of `fragments`, behind the preamble.
+/// Returns metadata of a preamble and `fragments`.
 fn join_fragments(fragments: &[&str]) -> String {
     let preamble = "{\n  \"type\": \"preamble\", \"version\": 2\n}";
     let fragments = std::iter::once(&preamble).chain(fragments);
     fragments.map(|fragment| format!("\x1e{fragment}\n")).collect()
 }
 
-/// A trace of one event class without header, whose payload has these members.
+/// Returns metadata of one event class without header, whose payload has `members`.
 fn build_payload_metadata(members: &[(&str, &str)]) -> String {
     let members: Vec<String> = members
         .iter()
@@ -47,7 +47,7 @@ fn format_stream(metadata: &str, stream: &[u8]) -> String {
     String::from_utf8(out).expect("UTF-8")
 }
 
-/// The value of the first event's member `x`.
+/// Reads the value of the first event's member `x`.
 fn read_member_x(metadata: &str, stream: &[u8]) -> Result<Value, DecodeError> {
     let trace = Trace::parse(metadata.as_bytes()).unwrap_or_else(|e| panic!("{e}\n{metadata}"));
     let read = read_stream(&trace, stream);
@@ -144,7 +144,7 @@ fn wide_texts_become_utf8() {
     let mut stream: Vec<u8> =
         "a\u{e9}\u{1f600}\0".encode_utf16().flat_map(u16::to_le_bytes).collect();
     stream.extend(['b' as u32, 0x11_0000, 0].iter().flat_map(|unit| unit.to_le_bytes()));
-    // A surrogate alone, and a byte too many.
+    // A lone surrogate, and an odd byte.
     stream.extend([5, 0, b'c', 0xd8, 0, 9]);
     stream.extend(b"d\0e");
     let text = format_stream(&metadata, &stream);
@@ -179,7 +179,7 @@ fn optionals_and_blobs_are_there_or_not() {
                \"path\": [\"b\"] } }",
         ),
     ]);
-    // A truth may not be a length: it is an integer without sign all the same.
+    // A boolean may not be a length in CTF 2, but it is accepted as an unsigned integer.
     let text = format_stream(&metadata, b"\x01\x7eyes\0on\0\xab\xcdz\0\x05\x01\x02");
     assert_eq!(
         text,
@@ -189,7 +189,7 @@ fn optionals_and_blobs_are_there_or_not() {
     );
 }
 
-/// Upwards, through variants, and within an array's element.
+/// Tests locations that lead upwards, through variants, and within an array's element.
 #[test]
 fn locations_lead_to_the_field_meant() {
     let u8 = "{ \"type\": \"fixed-length-unsigned-integer\", \"length\": 8, \"alignment\": 8,
@@ -238,7 +238,7 @@ fn locations_lead_to_the_field_meant() {
     assert_eq!(read, Ok(Value::Array(vec![Value::Unsigned(7), Value::Unsigned(8)])));
 }
 
-// Longer than 70 lines: one trace with all that CTF 2 has.
+// Longer than 70 lines: one trace with all features of CTF 2.
 #[test]
 fn a_trace_says_what_it_is() {
     let uuid: Vec<String> = (0..16).map(|byte| byte.to_string()).collect();
@@ -424,7 +424,7 @@ fn what_is_not_ctf2_is_refused_with_its_place() {
     }
 }
 
-/// A packet rewritten is the packet it was, with integers of variable length as long as they were.
+/// A rewritten packet with all events is unchanged; integers of variable length keep their length.
 #[test]
 fn packets_are_rewritten_as_they_were() {
     let role = |role: &str| {
@@ -454,7 +454,7 @@ fn packets_are_rewritten_as_they_were() {
             \"byte-order\": \"big-endian\", \"bit-order\": \"first-to-last\" } }] } }";
     let metadata = join_fragments(&[&stream_class, event_class]);
     let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
-    // -3 in three bytes, and 2; the last field ends within a byte.
+    // -3 in three bytes, and 2; the last field ends in the middle of a byte.
     let mut stream = vec![184, 0, 181, 0];
     stream.extend([0xfd, 0xff, 0x7f, b'x', 0, 0, 0, b'o', b'n', 0, 0x50]);
     stream.extend([0x82, 0x80, 0, b'y', 0, 0, 0, 0x58]);

@@ -1,4 +1,4 @@
-//! Damaged bytes are told of; they never end the program, nor take it long.
+//! Damaged bytes cause reports; they never end the program or take long.
 
 mod support;
 
@@ -8,7 +8,7 @@ use trackway_ctf::read::{DecodeError, MetadataProblem, Trace, read_stream};
 use trackway_reader::{DataFile, Input, Selection, Settings, print_events};
 use trackway_render::{LineOutput, Pretty, PrettyOptions, utc_date_time};
 
-/// Reads and prints whatever this is.
+/// Reads and prints a trace of any bytes.
 fn read_and_print<'s>(metadata: &[u8], streams: &[&'s [u8]]) {
     let Ok(trace) = Trace::parse(metadata) else { return };
     for stream in streams {
@@ -94,7 +94,7 @@ fn a_cut_stream_gives_its_whole_packets_and_says_what_is_missing() {
     }
 }
 
-/// Metadata that is small but asks for much.
+/// Refuses metadata that is small but would need much memory or time.
 #[test]
 fn greedy_metadata_is_refused() {
     let deep = "struct { ".repeat(100_000);
@@ -207,7 +207,7 @@ fn mutated_metadata_of_ctf2_does_no_harm() {
     }
 }
 
-/// Metadata of CTF 2 that is small but asks for much.
+/// Refuses CTF 2 metadata that is small but would need much memory or time.
 #[test]
 fn greedy_metadata_of_ctf2_is_refused() {
     let preamble = "\x1e{ \"type\": \"preamble\", \"version\": 2 }\n";

@@ -1,4 +1,4 @@
-//! The language TSDL: read as babeltrace2 reads it; other text is refused, with its place.
+//! TSDL is parsed like in babeltrace2; invalid text is refused, with its place.
 
 mod support;
 
@@ -7,7 +7,7 @@ use trackway_ctf::read::{EnvironmentValue, MetadataProblem, Trace, Value, read_s
 use trackway_reader::{DataFile, Input, Selection, Settings, print_events};
 use trackway_render::{LineOutput, Pretty, PrettyOptions, utc_date_time};
 
-/// Our text for a trace of one stream, which is babeltrace2's.
+/// Compares our text for a trace of one stream with babeltrace2's; returns our text.
 fn check_against_babeltrace(name: &str, metadata: &str, stream: &[u8]) -> String {
     let trace = Trace::parse(metadata.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
     let files = vec![DataFile::new("stream".to_owned(), stream)];
@@ -83,7 +83,7 @@ event {{
     assert!(text.contains("v = { 2571 }"), "{text}");
 }
 
-/// Relative to the structures around, and absolute from each scope.
+/// Tests paths relative to the enclosing structures, and absolute paths from each scope.
 #[test]
 fn fields_are_found_by_their_paths() {
     let metadata = "/* CTF 1.8 */
@@ -112,7 +112,7 @@ event {
     let mut stream = vec![1, 2, 1, 3, 2, 2, 5, 6, 1, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
     let text = check_against_babeltrace("paths", metadata, &stream);
     assert!(text.ends_with("g = [ [0] = 14, [1] = 15 ], h = [ [0] = 16 ] }\n"), "{text}");
-    // babeltrace2 reads no absolute path of a tag.
+    // babeltrace2 does not support absolute paths of tags.
     let tagged = "variant <stream.event.header.id> { u8 first; string second; } i;\n    };\n};";
     let metadata = metadata.replace("    };\n};", tagged);
     stream.push(17);
@@ -178,7 +178,8 @@ event {
     assert_eq!(event.emf_uri(), Some("http://example.org/"));
 }
 
-/// The order of blocks does not matter: it does to babeltrace2's parser, but not to its rules.
+/// The order of blocks does not matter to babeltrace2's rules, although it does to babeltrace2's
+/// parser.
 #[test]
 fn blocks_may_stand_in_any_order() {
     let metadata = "event { name = e; stream_id = 5; fields := struct { late_t x[env.n]; }; };
@@ -193,7 +194,8 @@ fn blocks_may_stand_in_any_order() {
     assert_eq!((read.events.len(), read.damage), (1, None));
 }
 
-/// babeltrace2's rule for `timestamp` without a clock: the only one, or one of 1 GHz.
+/// Tests babeltrace2's rule for a `timestamp` without a clock: it sets the only clock, or a new one
+/// of 1 GHz.
 #[test]
 fn times_without_a_clock_set_the_only_one() {
     let types = "typealias integer { size = 8; } := u8;
@@ -272,7 +274,7 @@ stream { event.header := struct { integer { size = 8; } timestamp; }; };",
     assert!(version.to_string().contains("CTF 1.9 is not supported"), "{version}");
 }
 
-/// Clocks of few bits go round, in whatever field they are.
+/// Clocks of few bits wrap, whatever field they are in.
 #[test]
 fn clocks_of_any_width_go_round() {
     let metadata = format!(
@@ -280,7 +282,8 @@ fn clocks_of_any_width_go_round() {
 stream {{ event.header := struct {{ integer {{ size = 3; map = clock.c.value; }} timestamp; }}; }};
 event {{ name = e; fields := struct {{ integer {{ size = 5; map = clock.c.value; }} t; }}; }};"
     );
-    // Three bits of the header, then five of the payload, which the next header goes on from.
+    // Three bits of the header, then five of the payload; the next header extends the clock from
+    // them.
     let stream: Vec<u8> = [(1, 9), (2, 3), (7, 7)].iter().map(|(a, b)| a | b << 3).collect();
     let text = check_against_babeltrace("wrap", &metadata, &stream);
     let trace = Trace::parse(metadata.as_bytes()).expect("metadata");

@@ -1,4 +1,4 @@
-//! Packets with events cut out: what is left decodes to what it was, and nothing else is there.
+//! Packets with events cut out: the kept events decode unchanged, and nothing else is there.
 
 mod support;
 
@@ -7,8 +7,8 @@ use support::{Random, random_trace};
 use trackway_ctf::read::{Event, Packet, Skip, StreamDecoder, Trace, Window, read_stream};
 use trackway_ctf::write::{NewPacket, PACKET_HEADER_BYTES, PacketRewriter};
 
-/// Rewrites the first packet of `bytes` with the events whose numbers `keep` chooses; the packet,
-/// and how many events were read. `None` if it cannot be rewritten.
+/// Rewrites the first packet of `bytes` with the events whose numbers `keep` selects. Returns the
+/// packet and the number of events read; `None` if the packet cannot be rewritten.
 fn rewrite_first_packet(
     trace: &Trace,
     bytes: &[u8],
@@ -44,7 +44,7 @@ fn rewrite_first_packet(
     Some((packet, number))
 }
 
-/// An event as text: not all numbers equal themselves.
+/// Formats an event as text, because NaN is not equal to itself.
 fn format_event(event: &Event, with_time: bool) -> String {
     let Event { name, packet_context, stream_context, event_context, fields, .. } = event;
     let time = with_time.then_some((event.time, event.clock));
@@ -86,7 +86,7 @@ fn our_own_packets_can_be_cut_anywhere() {
     assert!(checked > 100, "{checked} events");
 }
 
-/// Written, read and written again: the same bytes, padding aside.
+/// Packets that are written, read and written again have the same bytes, except for padding.
 #[test]
 fn packets_that_are_written_again_are_the_same() {
     let mut checked = 0;
@@ -103,7 +103,7 @@ fn packets_that_are_written_again_are_the_same() {
                 let again = rewrite_whole_packet(&trace, bytes, &packet);
                 let (head, events) = again.split_at(PACKET_HEADER_BYTES);
                 assert_eq!(events, &bytes[PACKET_HEADER_BYTES..content], "seed {seed}");
-                // All but the packet's size, of which padding is a part.
+                // The heads differ only in the packet's size, which includes padding.
                 let differing = head.iter().zip(bytes).filter(|(a, b)| a != b).count();
                 assert!(differing <= 8 && (differing == 0 || content < size), "seed {seed}");
                 assert_eq!(rewrite_whole_packet(&trace, &again, &packet), again, "seed {seed}");
@@ -114,7 +114,7 @@ fn packets_that_are_written_again_are_the_same() {
     assert!(checked > 100, "{checked} packets");
 }
 
-/// A packet with all its events, as the rewriter writes it.
+/// Rewrites a packet with all its events.
 fn rewrite_whole_packet(trace: &Trace, bytes: &[u8], packet: &Packet) -> Vec<u8> {
     let window = Window::whole(bytes);
     let mut decoder = StreamDecoder::new(trace);
@@ -134,7 +134,7 @@ fn rewrite_whole_packet(trace: &Trace, bytes: &[u8], packet: &Packet) -> Vec<u8>
     again
 }
 
-/// Random bytes are packets of any types, up to where they are damaged.
+/// Random bytes form packets of any types, up to the first damage.
 #[test]
 fn packets_of_any_types_can_be_cut() {
     let (mut checked, mut moved) = (0, 0);
@@ -142,8 +142,8 @@ fn packets_of_any_types_can_be_cut() {
         let mut random = Random(seed);
         let limits = if seed % 2 == 0 { Limits::Format } else { Limits::Babeltrace };
         let metadata = random_metadata(&mut random, limits);
-        // Where fields of different orders share a byte, they share bits: CTF forbids that, and
-        // nothing can be moved without changing it.
+        // If fields of different byte orders share a byte, they share bits. CTF forbids it, and no
+        // such field can be moved unchanged.
         if ["le", "be"].iter().all(|order| metadata.contains(&format!("byte_order = {order}"))) {
             continue;
         }

@@ -142,7 +142,7 @@ fn metadata_in_packets_is_metadata() {
 }
 
 proptest! {
-    /// Any scalar, behind any record header, at any time.
+    /// Writes any scalar, after any record header, at any time.
     #[test]
     fn scalars_come_back(value: i64, code in 1_u8..=15, id: u32, step in 0_u64..1 << 40) {
         let scalar = Scalar::from_code(code).expect("a scalar's code");
@@ -166,7 +166,7 @@ proptest! {
         prop_assert_eq!(fields.member("n").map(expect_integer), Some(expected));
     }
 
-    /// Metadata stays readable with any names of events and fields that a traced program may
+    /// Metadata remains readable with any names of events and fields that a traced program may
     /// choose.
     #[test]
     fn any_name_is_declared(provider in "[ -~&&[^\"\\\\]]{1,20}", names in

@@ -1,5 +1,5 @@
-//! Contexts of applications: what an expression names of them may be of any type that they can
-//! have, and of another one in each program.
+//! Application contexts in expressions: each may have any type that application contexts support,
+//! and a different type in each program.
 
 use crate::error::Topic;
 use crate::generic::{application_types, named_applications};
@@ -7,16 +7,18 @@ use crate::layout::{Layout, Member, Type};
 use crate::parse::parse;
 use crate::types::check_text;
 
-/// Most contexts all combinations of whose types are tried; of more, those of one type for all.
+/// Maximum number of contexts for which all type combinations are tried. With more contexts, all
+/// get one type.
 const NAMES_MAX: usize = 3;
 
-/// These layouts, each with the contexts of applications that `text` names, once for each
-/// combination of types for which it makes sense; with one of them, where it makes none.
+/// Adds the application contexts that `text` names to each layout: one copy for each type
+/// combination that type-checks. If none type-checks, one combination is added.
 pub fn add_application_contexts(text: &str, layouts: Vec<Layout>) -> Vec<Layout> {
     add_existing_application_contexts(text, layouts, |_| true)
 }
 
-/// The same with those contexts alone that there are, by name (`provider:name`).
+/// Adds application contexts like [`add_application_contexts`], but only those that `is_there`
+/// accepts, by name (`provider:name`).
 pub fn add_existing_application_contexts(
     text: &str,
     layouts: Vec<Layout>,
@@ -40,7 +42,8 @@ pub fn add_existing_application_contexts(
         let first = all.len();
         all.extend(combinations.iter().map(with).filter(|layout| check_text(text, layout).is_ok()));
         if all.len() == first {
-            // That which says what else is wrong: what is missing, if it is that alone.
+            // Prefer the combination whose only error is a missing name: its message is the useful
+            // one.
             let is_near = |layout: &Layout| {
                 check_text(text, layout).is_err_and(|error| error.topic == Topic::Unknown)
             };
@@ -51,7 +54,7 @@ pub fn add_existing_application_contexts(
     all
 }
 
-/// Types for so many contexts.
+/// Returns the combinations of types for `count` contexts.
 fn type_combinations(count: usize) -> Vec<Vec<Type>> {
     let types = application_types();
     if count > NAMES_MAX {

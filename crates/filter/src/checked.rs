@@ -1,4 +1,4 @@
-//! Objects from outside, such as a file or a session's socket: whether the programs that run
+//! Checks objects from outside, such as a file or a session's socket: whether the programs that run
 //! filters accept them, and whether they can apply to the known events.
 
 use trackway_jit::Kind;
@@ -17,24 +17,24 @@ pub struct CheckedObject {
     alternatives: Vec<Vec<(MemberPath, Kind)>>,
 }
 
-/// A need of an object that events lack.
+/// A need of an object that no event has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingField {
-    /// The need, and an event that lacks it.
+    /// Message that names the need, and an event without it.
     pub message: String,
-    /// Advice.
+    /// Advice for the user.
     pub hint: String,
-    /// True if something else was probably meant: there is a member of nearly that name, or of that
-    /// name and another kind.
+    /// True if the need is probably a mistake: the event has a member with a similar name, or with
+    /// the same name and another kind.
     pub is_near: bool,
 }
 
 impl CheckedObject {
-    /// Goes through an object's bytes.
+    /// Decodes an object and verifies its programs.
     ///
     /// # Errors
     ///
-    /// Why they are none, or the instruction that is refused, and why.
+    /// Returns why the bytes are no object, or the rejected instruction and the reason.
     pub fn new(bytes: &[u8]) -> Result<Self, String> {
         let object = Object::decode(bytes).map_err(|error| error.to_string())?;
         let count = object.alternatives().count();
@@ -48,11 +48,12 @@ impl CheckedObject {
         Ok(Self { alternatives: needs.collect::<Result<_, _>>()? })
     }
 
-    /// Checks that it can apply to one of these events, of which there is one at least.
+    /// Checks that the object can apply to at least one of these events. `layouts` must not be
+    /// empty.
     ///
     /// # Errors
     ///
-    /// What they lack: of several events and alternatives, where it is likely what was meant.
+    /// Returns a need that the events lack, preferably one with a likely correction.
     pub fn check_for(&self, layouts: &[Layout]) -> Result<(), MissingField> {
         let mut worst: Option<MissingField> = None;
         for layout in layouts {
@@ -108,7 +109,7 @@ fn kind_of(of: &Type) -> Option<Kind> {
     }
 }
 
-/// Returns the lack of an event for this need.
+/// Returns the error if the event lacks this need.
 fn find_missing_field(place: &MemberPath, kind: Kind, layout: &Layout) -> Option<MissingField> {
     let event = &layout.event;
     let hint = format!("trackway filter header {event} says what it has");
@@ -136,8 +137,8 @@ fn find_missing_field(place: &MemberPath, kind: Kind, layout: &Layout) -> Option
     Some(MissingField { message, hint, is_near: true })
 }
 
-/// Returns the message that an event has no member of this name, as for an expression, and whether
-/// there is one of nearly that name.
+/// Returns the message for a missing member, worded as for expressions, and true if the event has a
+/// member with a similar name.
 fn unknown_member_message(place: &MemberPath, layout: &Layout) -> (String, bool) {
     let path = place.to_string();
     let error = parse(&path).and_then(|parsed| check_part(&parsed.tree, layout)).err();
@@ -199,7 +200,7 @@ mod tests {
         let mut bytes = compile_object("size > 5", &[("size", Scalar::U32.into())]);
         assert!(CheckedObject::new(&bytes).is_ok());
         assert!(CheckedObject::new(&bytes[..20]).expect_err("cut off").contains("at byte"));
-        // The last instruction, exit, becomes none.
+        // Overwrites the last instruction, exit, with an invalid one.
         let last = bytes.len() - 8;
         bytes[last] = 0xff;
         let why = CheckedObject::new(&bytes).expect_err("no instruction");

@@ -1,4 +1,4 @@
-//! From text to bytecode, for one event or for all that a filter is meant for.
+//! Compiles text to bytecode, for one event or for all events in the filter's scope.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::parse::{Parsed, parse};
 use crate::span::Span;
 use crate::types::{Expr, Filter, MemberPath, Need, Node, Root, Widths, check_parsed, check_text};
 
-/// Most alternatives of an object.
+/// Maximum number of alternatives in an object.
 const ALTERNATIVES_MAX: usize = 255;
 /// Offset of an object's version.
 const VERSION_AT: usize = 3;
@@ -40,11 +40,11 @@ impl Compiled {
         Object { cells: self.filter.cells, alternatives: vec![self.alternative] }
     }
 
-    /// The filter of this text where needs are unknown, as [`Filter::relaxed`] has it.
+    /// Returns the filter of this text relaxed for unknown needs, like [`Filter::relaxed`].
     ///
     /// # Errors
     ///
-    /// What is more than bytecode can do.
+    /// Returns an error if the filter exceeds the limits of bytecode.
     pub fn relaxed(
         &self,
         text: &str,
@@ -63,23 +63,23 @@ pub struct CompiledFor {
     pub object: Object,
     /// The typed trees, one for each alternative.
     pub filters: Vec<Filter>,
-    /// The meanings that its alternatives rely on in addition to kinds (`trackway_jit::meaning`);
-    /// empty: none.
+    /// Meanings that the alternatives rely on in addition to kinds (`trackway_jit::meaning`); empty
+    /// if there are none.
     pub meanings: Vec<u8>,
-    /// True if only `meanings` tell some known events apart.
+    /// True if some known events differ only in `meanings`.
     pub needs_meanings: bool,
-    /// For each layout its alternative; `None` for events that are not recorded.
+    /// Index of the alternative for each layout; `None` for events that are not recorded.
     pub alternatives: Vec<Option<usize>>,
     /// Warnings.
     pub warnings: Vec<Warning>,
 }
 
 impl CompiledFor {
-    /// The bytes of the object, which go with its `meanings`.
+    /// Encodes the object, which must be stored together with its `meanings`.
     ///
     /// # Errors
     ///
-    /// If there is more of something than the numbers in an object can say.
+    /// Returns an error if a part of the object exceeds its limit in the format.
     pub fn encode(&self) -> Result<Vec<u8>, TooLarge> {
         let mut bytes = self.object.encode()?;
         if self.needs_meanings {
@@ -89,24 +89,24 @@ impl CompiledFor {
     }
 }
 
-/// Makes bytecode of `text` for an event.
+/// Compiles `text` to bytecode for one event.
 ///
 /// # Errors
 ///
-/// What is wrong with `text`, and what is more than bytecode can do.
+/// Returns an error if `text` is invalid, or exceeds the limits of bytecode.
 pub fn compile(text: &str, layout: &Layout) -> Result<Compiled, Error> {
     let filter = check_text(text, layout)?;
     let alternative = compile_alternative(text, &filter)?;
     Ok(Compiled { filter, alternative })
 }
 
-/// Makes bytecode of `text` for these events: an alternative for each combination of kinds that
-/// what it names has in them, and of meanings, as far as it depends on these. Events that lack
-/// something are not recorded.
+/// Compiles `text` for these events. Each combination of kinds of the named members gets an
+/// alternative, and so does each combination of meanings that the filter depends on. Events that
+/// lack a named member are not recorded.
 ///
 /// # Errors
 ///
-/// What is wrong with `text` in all of the events.
+/// Returns an error if `text` is invalid for all of the events.
 pub fn compile_for(text: &str, layouts: &[Layout]) -> Result<CompiledFor, Error> {
     let observed = ObservedFilters::new(text, layouts)?;
     if observed.groups.is_empty() {
@@ -115,18 +115,19 @@ pub fn compile_for(text: &str, layouts: &[Layout]) -> Result<CompiledFor, Error>
     assemble_object(text, observed.groups, layouts.len(), observed.warnings)
 }
 
-/// Compiles like [`compile_for`], and for events that are not registered yet: alternatives for the
-/// combinations of kinds that the names in `text` could have, after those of `layouts`, as long as
-/// they take no more than so many bytes; one there is in any case. So a program that comes later is
-/// filtered from its first event on.
+/// Compiles like [`compile_for`], and adds alternatives for events that are not registered yet: one
+/// for each combination of kinds that the names in `text` could have. They follow those of
+/// `layouts` and take at most `generic_bytes`; at least one is always present. So a program that
+/// starts later is filtered from its first event on.
 ///
-/// What depends on more than kinds (labels of enumerations, types of elements) has alternatives for
-/// `layouts` alone. Is there none at all, no event is recorded: `layouts` may have one later.
+/// Filters that depend on more than kinds (labels of enumerations, types of elements) get
+/// alternatives for `layouts` only. If there is no alternative at all, no event is recorded until a
+/// layout fits.
 ///
 /// # Errors
 ///
-/// What is wrong with `text` whatever events there may be. That `layouts` lack something is no
-/// error ([`check_for`]).
+/// Returns an error if `text` is invalid for every possible event. Names that `layouts` lack are no
+/// error; [`check_for`] reports those.
 pub fn compile_for_any(
     text: &str,
     layouts: &[Layout],
@@ -142,7 +143,7 @@ pub fn compile_for_any(
     let mut bytes = 0;
     let mut unsupported = None;
     for more in possible.filters.into_iter().map(EventGroup::for_unknown_events) {
-        // (What is for whatever has the kinds is for all that is behind it, too.)
+        // A group without required meanings already serves every candidate with the same needs.
         let serves = |group: &EventGroup| {
             (group.slot_meanings.is_any() || group.slot_meanings == more.slot_meanings)
                 && have_same_needs(&group.filter, &more.filter)
@@ -175,8 +176,8 @@ pub fn compile_for_any(
     assemble_object(text, groups, layouts.len(), warnings)
 }
 
-/// Returns an alternative that no event passes: events with the names, whatever they are, are none
-/// that it applies to, and so are counted until there is an alternative for them.
+/// Returns an alternative that rejects every event. It applies to no event, so events with the
+/// named members are counted until a fitting alternative exists.
 fn build_never_group(parsed: &Parsed) -> Result<EventGroup, Error> {
     let need = |name: String| Need {
         path: name.clone(),
@@ -190,12 +191,12 @@ fn build_never_group(parsed: &Parsed) -> Result<EventGroup, Error> {
     Ok(EventGroup::for_unknown_events((filter, slot_meanings)))
 }
 
-/// Checks that `text` can apply to one of these events, of which there is one at least; returns its
-/// filter for one of them.
+/// Checks that `text` can apply to at least one of these events, and returns the filter for it.
+/// `layouts` must not be empty.
 ///
 /// # Errors
 ///
-/// What is wrong with `text`, in all of them.
+/// Returns an error if `text` is invalid for all of the events.
 pub fn check_for(text: &str, layouts: &[Layout]) -> Result<Filter, Error> {
     let fields = named_fields(&parse(text)?);
     let (mut errors, mut others) = (Vec::new(), Vec::new());
@@ -203,7 +204,7 @@ pub fn check_for(text: &str, layouts: &[Layout]) -> Result<Filter, Error> {
         let has = |name: &String| layout.fields.iter().any(|field| field.name == *name);
         match check_text(text, layout) {
             Ok(filter) => return Ok(filter),
-            // What lacks something else is none that is meant, whatever is wrong with this.
+            // An event that lacks other names is outside the scope, whatever this error is.
             Err(error) if error.topic != Topic::Unknown && !fields.iter().all(has) => {
                 others.push(error);
             }
@@ -217,7 +218,7 @@ pub fn check_for(text: &str, layouts: &[Layout]) -> Result<Filter, Error> {
 struct ObservedFilters {
     groups: Vec<EventGroup>,
     warnings: Vec<Warning>,
-    /// The errors for events that are not recorded.
+    /// Errors for events that are not recorded.
     errors: Vec<Error>,
 }
 
@@ -235,7 +236,7 @@ impl ObservedFilters {
                 }
                 Err(error) => {
                     observed.errors.push(error.clone());
-                    // Events that lack something are those that are not meant.
+                    // An event that lacks a name is outside the scope, and causes no warning.
                     let message = format!("{} is not recorded: {}", layout.event, error.message);
                     let is_meant = error.topic != Topic::Unknown;
                     is_meant.then_some(Error { message, ..error }).into_iter().collect()
@@ -251,7 +252,7 @@ impl ObservedFilters {
     }
 }
 
-/// The object of these alternatives.
+/// Builds the object from the groups, one alternative for each.
 fn assemble_object(
     text: &str,
     mut groups: Vec<EventGroup>,
@@ -261,7 +262,8 @@ fn assemble_object(
     if groups.len() > ALTERNATIVES_MAX {
         return Err(limit_error(text, "there are too many kinds of events for one filter".into()));
     }
-    // Code that reads an element of a whole array is right for longer arrays, and slower.
+    // Groups that read elements from whole arrays come last: their code also fits longer arrays,
+    // but is slower.
     groups.sort_by_key(|group| reads_elements(&group.filter.root));
     let mut alternatives = vec![None; layouts_count];
     for (number, group) in groups.iter().enumerate() {
@@ -282,14 +284,14 @@ fn assemble_object(
     Ok(CompiledFor { object, filters, meanings, needs_meanings, alternatives, warnings })
 }
 
-/// About what an alternative takes in an object, in bytes.
+/// Estimates the size of an alternative in an object, in bytes.
 fn estimate_size_bytes(alternative: &Alternative) -> usize {
     let needs: usize = alternative.needs.iter().map(|need| need.path.len() + 2).sum();
     let programs = alternative.programs.iter().flatten().count() * INSTRUCTION_BYTES;
     needs + alternative.constants.len() + programs
 }
 
-/// The bytes of what groups, each an alternative, rely on in addition to kinds.
+/// Encodes the meanings that the groups rely on in addition to kinds, one alternative for each.
 fn meanings_of(groups: &[EventGroup]) -> Vec<u8> {
     let records: Vec<_> =
         (0..=u8::MAX).zip(groups).flat_map(|(at, group)| group.slot_meanings.records(at)).collect();
@@ -299,8 +301,8 @@ fn meanings_of(groups: &[EventGroup]) -> Vec<u8> {
     }
 }
 
-/// Returns true if a reader that knows kinds alone would take one event's alternative for another
-/// event.
+/// Returns true if a reader without meanings would apply one known event's alternative to another
+/// known event.
 fn groups_need_meanings(groups: &[EventGroup]) -> bool {
     let known = || groups.iter().enumerate().filter(|(_, group)| !group.layouts.is_empty());
     known().any(|(at, group)| {
@@ -308,7 +310,7 @@ fn groups_need_meanings(groups: &[EventGroup]) -> bool {
     })
 }
 
-/// Events with the same needs, in meanings that make no difference.
+/// Events with the same needs whose meanings do not change the filter.
 struct EventGroup {
     filter: Filter,
     is_wide: bool,
@@ -317,7 +319,7 @@ struct EventGroup {
 }
 
 impl EventGroup {
-    /// A filter for no known event.
+    /// Creates the group of a filter for no known event.
     fn for_unknown_events((filter, slot_meanings): (Filter, SlotMeanings)) -> Self {
         Self { filter, is_wide: true, layouts: Vec::new(), slot_meanings }
     }
@@ -331,15 +333,15 @@ fn need_paths_and_kinds(filter: &Filter) -> impl Iterator<Item = (&str, Kind)> {
     filter.needs.iter().map(|need| (need.path.as_str(), need.kind))
 }
 
-/// Returns true if two filters with the same needs test the same. The type of elements matters only
-/// where elements are read.
+/// Returns true if two filters with the same needs have the same condition. Element types matter
+/// only for needs whose elements are read.
 fn have_same_condition(a: &Filter, b: &Filter) -> bool {
     let mut reads = BTreeSet::new();
     a.root.collect_element_needs(&mut reads);
     a.root == b.root && reads.into_iter().all(|need| a.needs[need] == b.needs[need])
 }
 
-/// Adds an event to the group that has its needs in its meaning.
+/// Adds an event to a group with the same needs and condition, or to a new group.
 fn add_to_group(
     parsed: &Parsed,
     groups: &mut Vec<EventGroup>,
@@ -349,7 +351,7 @@ fn add_to_group(
 ) -> Result<(), Error> {
     let that_count = width_sensitive_fields(parsed, &layouts[index]);
     let mut slot_meanings = SlotMeanings::of(parsed, &layouts[index], &filter, &that_count);
-    // As wide as may be, where that makes no difference.
+    // Compiles the filter with the widest type for every field whose width does not matter.
     let wide = |index: usize| {
         let is_narrow = |name: &&String| {
             let named = layouts[index].fields.iter().filter(|field| field.name == **name);
@@ -360,7 +362,7 @@ fn add_to_group(
     };
     for group in groups.iter_mut().filter(|group| have_same_needs(&group.filter, &filter)) {
         if group.is_wide || !have_same_condition(&group.filter, &filter) {
-            // They may differ in widths alone that make no difference: the widest serve all.
+            // The filters may differ only in widths that do not matter: the widest type serves all.
             let (first, this) = (wide(group.layouts[0])?, wide(index)?);
             if !have_same_condition(&first, &this) {
                 continue;
@@ -378,30 +380,30 @@ fn add_to_group(
     Ok(())
 }
 
-/// Returns true if an element of a constant number of an array or a sequence is read.
+/// Returns true if the expression reads an array or sequence element with a constant index.
 fn reads_elements(expr: &Expr) -> bool {
     let reads = matches!(&expr.node, Node::Element(_, index) if index.constant().is_some());
     reads || expr.children().into_iter().any(reads_elements)
 }
 
-/// The error that says most, if all events have one.
+/// Returns the most informative error, if all events have one.
 fn most_specific_error(text: &str, errors: Vec<Error>) -> Error {
     let Some(first) = errors.first() else {
         return Error::new(Topic::Unknown, whole_span(text), "there is no event that this is for");
     };
-    // Of those that say as much, the first.
+    // Takes the first of several equally informative errors.
     let nearest = errors.iter().rev().max_by_key(|error| error.nearness()).unwrap_or(first);
     if nearest.nearness() > 1 {
         return nearest.clone();
     }
     if errors.iter().any(|error| error.span != first.span) {
-        // Of the one that has most of it, as far as it was looked.
+        // Picks the error furthest to the right: its event has most of the names before.
         let last = errors.iter().rev().max_by_key(|error| error.span.from).unwrap_or(first);
         let message = format!("no event has all that this names: {}", last.message);
         return Error { message, ..last.clone() }.with_subject(Subject::Combination);
     }
     if nearest.nearness() == 0 && errors.iter().any(|error| error.message != first.message) {
-        // Which of them lacks it is no matter.
+        // All events lack the name, so the message names no event.
         let named = first.named(text);
         let what = if named.starts_with('$') { "context" } else { "field" };
         let message = format!("unknown {what} '{named}': no event that this is for has it");

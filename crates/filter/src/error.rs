@@ -1,53 +1,53 @@
-//! Errors and warnings of an expression, which point into its text.
+//! Errors and warnings of an expression, with their positions in the text.
 
 use crate::span::Span;
 
-/// The topic of an error, for callers that treat some differently.
+/// Topic of an error, for callers that handle topics differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topic {
     /// The text is not an expression.
     Syntax,
     /// A field, context, member or label that the event does not have.
     Unknown,
-    /// Types that do not go together.
+    /// Types that do not match.
     Type,
     /// A limit of the language or of bytecode.
     Limit,
 }
 
-/// The missing thing that an error of [`Topic::Unknown`] names.
+/// The kind of thing that an error of [`Topic::Unknown`] reports as missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     /// A field or a context of the event.
     Name,
-    /// A member, a label or a function: the event may have all the rest.
+    /// A member, a label or a function; the event may have all other names.
     Part,
-    /// No event has everything that the expression names. Each name may be there.
+    /// No event has all names of the expression together; each name may exist.
     Combination,
 }
 
-/// An error or a warning: a message, where in the text it belongs, perhaps a hint.
+/// An error or a warning: a message, its position in the text, and an optional hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// Its topic.
+    /// Topic of the error.
     pub topic: Topic,
-    /// The missing thing, if that is the error.
+    /// The missing thing, for errors of [`Topic::Unknown`].
     pub subject: Option<Subject>,
-    /// A name that is like the unknown one. The message has it, too.
+    /// An existing name similar to the unknown one; the message contains it, too.
     pub suggestion: Option<String>,
-    /// The part of the text.
+    /// Faulty part of the text.
     pub span: Span,
     /// The message, without a full stop.
     pub message: String,
-    /// Advice.
+    /// Advice for the user.
     pub hint: Option<String>,
 }
 
-/// The same shape says what is not wrong but is perhaps not meant.
+/// A warning: an expression is valid, but probably not what the user meant.
 pub type Warning = Error;
 
 impl Error {
-    /// An error about this part of the text.
+    /// Creates an error about this part of the text.
     pub fn new(topic: Topic, span: Span, message: impl Into<String>) -> Self {
         let subject = (topic == Topic::Unknown).then_some(Subject::Part);
         Self { topic, subject, suggestion: None, span, message: message.into(), hint: None }
@@ -58,21 +58,21 @@ impl Error {
         self
     }
 
-    /// Adds what is like the unknown name, quoted, to the message.
+    /// Adds a similar name, quoted, to the message.
     pub(crate) fn with_suggestion(mut self, quoted: String) -> Self {
         self.message = format!("{}; did you mean {quoted}?", self.message);
         self.suggestion = Some(quoted);
         self
     }
 
-    /// Adds what to do about it.
+    /// Adds advice for the user.
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Returns how much it says of what was meant, to choose one of several events': the more, the
-    /// nearer that event is.
+    /// Returns how informative the error is, to choose among the errors of several events. A higher
+    /// value means that the event is closer to the intended one.
     pub(crate) fn nearness(&self) -> u8 {
         let is_near = u8::from(self.suggestion.is_some());
         match self.subject {
@@ -82,26 +82,26 @@ impl Error {
         }
     }
 
-    /// The name in `text` that it is about, without the brackets around it.
+    /// Returns the faulty name in `text`, without the parentheses around it.
     pub(crate) fn named<'text>(&self, text: &'text str) -> &'text str {
         let is_around = |c: char| c.is_whitespace() || ['(', ')'].contains(&c);
         let named = text.get(self.span.from..self.span.to).unwrap_or_default();
         named.trim_matches(is_around)
     }
 
-    /// The column in `text` where it begins, in characters, from 1.
+    /// Returns the column in `text` where the error begins, in characters, from 1.
     pub fn column(&self, text: &str) -> usize {
         let (line, _) = line_at(text, self.span.from);
         count_characters(&text[line..floor_char_boundary(text, self.span.from)]) + 1
     }
 
-    /// Three lines for a person: the line of `text`, marks below the part that is meant, the
-    /// message; and the hint, if there is one.
+    /// Renders the error for users: the line of `text`, markers below the faulty part, the message,
+    /// and the hint, if any.
     pub fn render(&self, text: &str) -> String {
         let (begin, end) = line_at(text, self.span.from);
         let from = floor_char_boundary(text, self.span.from);
         let to = floor_char_boundary(text, self.span.to).clamp(from, end);
-        // Whatever else moves the cursor would part the marks from what they mark.
+        // Other control characters would misalign the markers.
         let line: String =
             text[begin..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let indent = " ".repeat(count_characters(&text[begin..from]));
@@ -127,7 +127,7 @@ fn count_characters(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The boundary of a character at or before `at`.
+/// Returns the character boundary at or before `at`.
 fn floor_char_boundary(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -136,7 +136,7 @@ fn floor_char_boundary(text: &str, at: usize) -> usize {
     at
 }
 
-/// Returns the line that has the byte `at`.
+/// Returns the start and the end of the line that contains the byte `at`.
 fn line_at(text: &str, at: usize) -> (usize, usize) {
     let at = floor_char_boundary(text, at);
     let begin = text[..at].rfind('\n').map_or(0, |newline| newline + 1);

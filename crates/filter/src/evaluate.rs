@@ -1,8 +1,8 @@
-//! The answer of a typed tree, worked out from the tree as it is: what reads traces does this, and
-//! bytecode must give the same answers.
+//! Evaluates a typed tree directly. Readers of traces use this evaluator; bytecode must give the
+//! same answers.
 //!
-//! Values are read when they are reached, not before. One that is not there (an element beyond
-//! the end) makes the answer no, whatever surrounds it.
+//! Values are read only when evaluation reaches them. A missing value (an element beyond the end)
+//! makes the whole filter false, whatever surrounds it.
 
 use std::cmp::Ordering;
 
@@ -11,24 +11,24 @@ use trackway_jit::ELEMENTS_MAX;
 use crate::number;
 use crate::types::{Expr, Filter, Fold, Node, Type};
 
-/// An event's values, by the numbers of the filter's needs.
+/// Values of an event, by the indices of the filter's needs.
 pub trait Values {
-    /// An integer, extended to 64 bits by its own sign, or a float's bits as an `f64`.
-    /// `None`, here and below, if there is no such value.
+    /// Returns an integer, sign- or zero-extended to 64 bits, or a float's bits as an `f64`. Like
+    /// the methods below, returns `None` if the value does not exist.
     fn number(&self, need: usize) -> Option<u64>;
-    /// A string.
+    /// Returns a string.
     fn string(&self, need: usize) -> Option<&[u8]>;
     /// Returns the number of elements of a sequence or an array.
     fn length(&self, need: usize) -> Option<u64>;
-    /// An element, as [`Self::number`] has numbers.
+    /// Returns an element, encoded like the result of [`Self::number`].
     fn element(&self, need: usize, index: u64) -> Option<u64>;
 }
 
 /// The runtime of a filter: time and random bits.
 pub trait Runtime {
-    /// Time in nanoseconds: of a trace, that of the event.
+    /// Returns the time in nanoseconds; for a trace, the time of the event.
     fn time_ns(&mut self) -> u64;
-    /// 64 random bits.
+    /// Returns 64 random bits.
     fn random(&mut self) -> u64;
 }
 
@@ -40,14 +40,14 @@ pub struct State {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Cell {
-    /// The number of the time before; the running interval.
+    /// Previous value of `changed`, or current interval of `rate`.
     last: Option<u64>,
-    /// The count.
+    /// Events counted so far, by `rate` in the current interval.
     count: u64,
 }
 
 impl State {
-    /// The state of a filter before its first event.
+    /// Creates the state of a filter before its first event.
     pub fn new(filter: &Filter) -> Self {
         Self { cells: vec![Cell::default(); filter.cells] }
     }
@@ -66,13 +66,13 @@ impl State {
         cell.count - 1
     }
 
-    /// Returns true if the number differs from that of the call before, or there was none.
+    /// Returns true if the number differs from the previous call's, or there was no call.
     pub fn changed(&mut self, cell: usize, number: u64) -> bool {
         self.cell(cell).last.replace(number) != Some(number)
     }
 
-    /// Returns true if `many` have not passed yet in the running interval. Intervals are those of
-    /// the clock, not those that begin with an event.
+    /// Returns true if fewer than `many` events have passed in the current interval. Intervals are
+    /// aligned to the clock, not to an event.
     pub fn rate(&mut self, cell: usize, many: u64, interval_ns: u64, now_ns: u64) -> bool {
         let cell = self.cell(cell);
         let interval = now_ns.checked_div(interval_ns);
@@ -85,14 +85,14 @@ impl State {
     }
 }
 
-/// Hash of a string that `changed` compares (FNV-1a, 64 bits): that of the helper `string_hash`.
+/// Returns the hash of a string for `changed` (FNV-1a, 64 bits), equal to the helper `string_hash`.
 pub fn string_hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
-/// Returns true if the event is to be recorded.
+/// Returns true if the filter accepts the event.
 pub fn evaluate(
     filter: &Filter,
     values: &dyn Values,
@@ -113,9 +113,9 @@ struct Run<'a> {
     values: &'a dyn Values,
     state: &'a mut State,
     runtime: &'a mut dyn Runtime,
-    /// The element that `any` is at.
+    /// Current element of the innermost `any`.
     item: u64,
-    /// The value that `in` tests.
+    /// Value that the innermost `in` tests.
     bound: Value<'a>,
 }
 
@@ -205,7 +205,7 @@ impl<'a> Run<'a> {
         Some(false)
     }
 
-    /// Folds all elements, which are of this type.
+    /// Folds all elements of the given type into one number.
     fn fold(&self, fold: Fold, need: usize, of: Type) -> Option<u64> {
         let count = self.values.length(need)?.min(ELEMENTS_MAX as u64);
         let mut elements = (0..count).map(|index| self.values.element(need, index));

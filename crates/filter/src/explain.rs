@@ -1,4 +1,4 @@
-//! The results of compiling an expression, as text: the typed tree, and the bytecode.
+//! Formats the results of compiling an expression: the typed tree and the bytecode.
 
 use trackway_jit::helper::{Helper, Word};
 use trackway_jit::insn::{
@@ -10,11 +10,11 @@ use crate::object::Alternative;
 use crate::text::Text;
 use crate::types::{Expr, Filter, Node, Type};
 
-/// Width of the column of bytes, and of that of instructions.
+/// Widths of the bytes column and of the instruction column.
 const BYTES_WIDTH: usize = 23;
 const TEXT_WIDTH: usize = 34;
 
-/// The typed tree, a line for each operator and operand, below what it belongs to.
+/// Formats the typed tree: one line for each operator and operand, indented below its parent.
 pub fn format_tree(filter: &Filter) -> String {
     let mut text = String::new();
     push_subtree(filter, &filter.root, 0, &mut text);
@@ -85,11 +85,10 @@ fn format_number(bits: u64, of: Type) -> String {
     }
 }
 
-/// Number of instructions, directly before a call that compares bytes, that load the constants to
-/// compare with.
+/// Number of instructions before a call that compares bytes, among which the constants are loaded.
 const NUMBER_SEARCH_INSNS: usize = 4;
 
-/// The bytecode, a line for each instruction: its number, its bytes, what it does, what that is.
+/// Formats the bytecode, one line for each instruction: number, bytes, operation, meaning.
 pub fn format_listing(alternative: &Alternative) -> String {
     let mut text = String::new();
     for (place, program) in alternative.programs.iter().enumerate() {
@@ -113,7 +112,7 @@ pub fn format_listing(alternative: &Alternative) -> String {
     text
 }
 
-/// Describes an instruction, and what it reads.
+/// Describes an instruction and the data that it reads.
 fn describe_instruction(
     alternative: &Alternative,
     number: usize,
@@ -170,17 +169,17 @@ fn describe_instruction(
                 (format!("r{dst} {sign}{}= {operand}", operation_symbol(code)), nothing())
             }
         },
-        // Further parts of filters in C.
+        // Instructions that only filters in C use.
         _ => (Line { insn, next: second }.to_string(), nothing()),
     }
 }
 
-/// Returns the bytes that a call compares with, if it does that.
+/// Returns the bytes that a call compares with, or nothing for other calls.
 fn quote_compared_bytes(program: &[Insn], call: usize) -> String {
     let helper = program.get(call).and_then(|insn| Helper::from_number(insn.immediate));
     let Some(count) = helper.and_then(Helper::compared_bytes) else { return String::new() };
     let (first, last) = Helper::number_bytes(count);
-    // The numbers are constants, and written directly before.
+    // Instructions directly before the call load the numbers as constants.
     let before = &program[call.saturating_sub(NUMBER_SEARCH_INSNS)..call];
     let number = |register, size: u8| {
         let at = before.iter().rposition(|insn| insn.dst == register && insn.op != 0)?;
@@ -194,7 +193,7 @@ fn quote_compared_bytes(program: &[Insn], call: usize) -> String {
     let end = if last == 0 { Some(Vec::new()) } else { number(4, last) };
     match (number(3, first), end) {
         (Some(begin), Some(end)) => {
-            // What of the end is not in the beginning.
+            // The last bytes that do not overlap the first ones.
             let behind = &end[end.len().saturating_sub((count - first).into())..];
             Text::exact(&[&begin, behind].concat()).quoted()
         }
@@ -202,14 +201,14 @@ fn quote_compared_bytes(program: &[Insn], call: usize) -> String {
     }
 }
 
-/// Returns true if arithmetic is none of those that expressions become: byte swaps, moves with a
-/// sign.
+/// Returns true for arithmetic that expressions never compile to: byte swaps and sign-extending
+/// moves.
 const fn is_other_arithmetic(insn: Insn) -> bool {
     let code = insn.op & 0xf0;
     code == alu::END || code == alu::MOV && insn.offset != 0
 }
 
-/// The string that a word is, if it is one of the constants.
+/// Returns the constant string that a word refers to, if it does.
 fn quote_constant(alternative: &Alternative, bits: u64) -> String {
     let word = Word::from_bits(bits);
     let from = word.offset as usize;

@@ -1,7 +1,7 @@
-//! A C header for filters in C on some events: a struct for each event's frame, and what its
-//! members are called in events (`include/trackway/filter.h` says how both are used).
+//! Generates a C header for filters in C on given events: a struct for each event's frame, and the
+//! members' names in events (`include/trackway/filter.h` describes the use of both).
 //!
-//! Names of events and fields are anything; they become names of C that are each used once.
+//! Event and field names are arbitrary; each becomes a unique C identifier.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::elf;
 use crate::layout::{Float, Integer, Layout, Member, Type};
 use crate::types::{MemberPath, Root, Step};
 
-/// Words that are no names in C or C++, or that compilers define as something else.
+/// Words that are reserved in C or C++, or that compilers define as macros.
 const RESERVED_WORDS: &str = " alignas alignof and asm auto bool break case catch char class \
     compl const constexpr continue decltype default delete do double else enum explicit export \
     extern false float for friend goto i386 if inline int linux long mutable namespace new \
@@ -21,7 +21,7 @@ const RESERVED_WORDS: &str = " alignas alignof and asm auto bool break case catc
     signed sizeof static struct switch template this throw true try typedef typeid typename \
     typeof union unix unsigned using virtual void volatile wchar_t while xor ";
 
-/// The header for these events. Layouts of the same name are variants of one event.
+/// Generates the header for these events. Layouts of the same name are variants of one event.
 pub fn generate_header(layouts: &[Layout]) -> String {
     let mut text = String::from(
         "/*\n * Frames of events for filters in C, by `trackway filter header`.\n */\n\
@@ -37,11 +37,11 @@ pub fn generate_header(layouts: &[Layout]) -> String {
     text
 }
 
-/// A name of C that was not used before.
+/// Returns a C identifier that was not used before.
 fn unique_name(used: &mut BTreeSet<String>, name: String) -> String {
     let mut number = 1;
     let mut tried = name.clone();
-    // There are fewer names that are used than numbers.
+    // The loop ends: there are fewer used names than numbers.
     while !used.insert(tried.clone()) {
         number += 1;
         tried = format!("{name}_{number}");
@@ -49,7 +49,7 @@ fn unique_name(used: &mut BTreeSet<String>, name: String) -> String {
     tried
 }
 
-/// Returns a name as far as C allows it.
+/// Replaces the characters of a name that C does not allow.
 fn c_identifier(name: &str) -> String {
     let part = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let mut identifier: String = name.chars().map(part).collect();
@@ -62,13 +62,13 @@ fn c_identifier(name: &str) -> String {
     identifier
 }
 
-/// Text within a comment.
+/// Escapes text for a comment.
 fn escape_comment(text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().map(plain).collect::<String>().replace("*/", "* /").replace("/*", "/ *")
 }
 
-/// Text within a string literal. Question marks may make trigraphs.
+/// Escapes text for a string literal. Question marks may form trigraphs.
 fn escape_literal(text: &str) -> String {
     let mut literal = String::new();
     for byte in text.bytes() {
@@ -84,12 +84,12 @@ fn escape_literal(text: &str) -> String {
 /// A member of an event that has a slot.
 struct Slot<'l> {
     place: MemberPath,
-    /// Its name in the struct.
+    /// Name of the member in the struct.
     name: String,
     kind: Kind,
-    /// The labels of an enumeration.
+    /// Labels of an enumeration.
     labels: &'l [Label],
-    /// The type of a sequence's elements, and their labels.
+    /// Type of a sequence's elements, and the elements' labels.
     element: Option<(&'static str, &'l [Label])>,
 }
 
@@ -97,7 +97,7 @@ struct Slot<'l> {
 #[derive(Default)]
 struct Slots<'l> {
     all: Vec<Slot<'l>>,
-    /// Members without a slot, with the reason.
+    /// Members without a slot, each with the reason.
     without: Vec<String>,
     names: BTreeSet<String>,
 }
@@ -156,8 +156,8 @@ impl<'l> Slots<'l> {
     }
 }
 
-/// Returns true if a member holds the length of the next one: so traces have it, and programs do
-/// not. A filter reads the other's length.
+/// Returns true if a member holds the length of the next member. Traces contain such members,
+/// programs do not; a filter reads the length of the next member instead.
 fn is_length_of_next(name: &str, next: Option<&Member>) -> bool {
     next.is_some_and(|next| {
         matches!(next.of, Type::String | Type::Sequence(_))
@@ -169,7 +169,7 @@ const fn kind_of(integer: &Integer) -> Kind {
     if integer.is_signed { Kind::Signed } else { Kind::Unsigned }
 }
 
-/// Returns the type that elements have for helpers.
+/// Returns the name of the element type for helpers.
 fn element_type_name(of: &Type) -> Option<(&'static str, &[Label])> {
     let none: &[Label] = &[];
     Some(match of {
@@ -194,7 +194,7 @@ fn element_type_name(of: &Type) -> Option<(&'static str, &[Label])> {
     })
 }
 
-/// The struct of an event, its needs, and constants for what is in it.
+/// Appends the struct of an event, its needs, and constants for its labels.
 fn push_event(text: &mut String, layout: &Layout, name: &str, macros: &mut BTreeSet<String>) {
     let slots = Slots::of(layout);
     let _ = writeln!(text, "\n/* {} */\nstruct {name} {{", escape_comment(&layout.event));
@@ -214,7 +214,7 @@ fn push_event(text: &mut String, layout: &Layout, name: &str, macros: &mut BTree
         let _ = writeln!(text, "    trackway_{of} {};{about}", slot.name);
     }
     if slots.all.is_empty() {
-        // There is no structure without members.
+        // C has no struct without members.
         text.push_str("    trackway_unsigned nothing;\n");
     }
     text.push_str("};\n");
@@ -242,7 +242,7 @@ fn push_event(text: &mut String, layout: &Layout, name: &str, macros: &mut BTree
     }
 }
 
-/// A label's value, or both ends of its range.
+/// Appends the constants of a label: its value, or both ends of its range.
 fn push_label(
     text: &mut String,
     prefix: &str,
@@ -250,12 +250,12 @@ fn push_label(
     is_signed: bool,
     macros: &mut BTreeSet<String>,
 ) {
-    // Behind the prefix anything goes.
+    // After the prefix, any character of an identifier is allowed.
     let part = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     let name = format!("{prefix}_{}", label.name.chars().map(part).collect::<String>());
     let number = |value: i64| match (is_signed, value) {
         (false, _) => format!("{}ULL", value.cast_unsigned()),
-        // Its digits alone would be too many for the type.
+        // The literal would overflow its type before the minus applies.
         (true, i64::MIN) => format!("({}LL - 1)", i64::MIN + 1),
         (true, 0..) => format!("{value}LL"),
         (true, _) => format!("({value}LL)"),

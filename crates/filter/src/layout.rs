@@ -1,64 +1,64 @@
-//! The members of an event: fields with their types, contexts. Filters are checked against it.
+//! The members of an event: typed fields and contexts. Filters are checked against a layout.
 //!
-//! The types are plain, so that readers of traces can describe their content, too: more than a
-//! traced program records (structures, integers of 12 bits) has a type here.
+//! The types also describe the content of traces. So they include types that traced programs do not
+//! record (structures, 12-bit integers).
 
 use trackway_schema::context::{Context, ContextType, TABLE};
 use trackway_schema::{EventDescription, FieldKind, Label, Scalar};
 
 use crate::member_path::{MemberPath, Root, Step};
 
-/// An event's fields, and what else a filter on it can name.
+/// The fields, contexts and application contexts of an event that a filter can name.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Layout {
-    /// Its name for people: `provider:name`.
+    /// Name of the event in messages: `provider:name`.
     pub event: String,
-    /// Fields of its payload.
+    /// Fields of the event's payload.
     pub fields: Vec<Member>,
     /// Contexts, named without `$ctx.`.
     pub contexts: Vec<Member>,
-    /// Contexts of applications, named `provider:type`, without `$app.`.
+    /// Application contexts, named `provider:type`, without `$app.`.
     pub applications: Vec<Member>,
 }
 
-/// Something with a name and a type.
+/// A named and typed member of an event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Member {
-    /// Its name.
+    /// Name of the member.
     pub name: String,
-    /// Its type.
+    /// Type of the member.
     pub of: Type,
 }
 
-/// A type.
+/// Type of a member.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Type {
-    /// An integer, a truth, an enumeration.
+    /// An integer, a boolean or an enumeration.
     Integer(Integer),
     /// A floating-point number of 32 or 64 bits.
     Float(Float),
-    /// Bytes: text with or without an end.
+    /// A string of bytes, with or without a terminator.
     String,
-    /// Members with names.
+    /// A structure with named members.
     Structure(Vec<Member>),
-    /// So many values of a type.
+    /// An array with a fixed number of elements.
     Array(Box<Type>, u64),
-    /// Any number of a type.
+    /// A sequence with any number of elements.
     Sequence(Box<Type>),
-    /// A type that no filter can read, for people: `a variant`.
+    /// A type that no filter can read, with its description for messages: `a variant`.
     Other(&'static str),
 }
 
 /// An integer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Integer {
-    /// True if it has a sign.
+    /// True if the integer is signed.
     pub is_signed: bool,
-    /// Its bits, 1 to 64.
+    /// Width in bits, 1 to 64.
     pub bits: u32,
-    /// Its scalar in a record of a traced program, if there is one.
+    /// Scalar type in a record of a traced program, if there is one.
     pub scalar: Option<Scalar>,
-    /// Names of its values, if it is an enumeration.
+    /// Labels of an enumeration; empty for other integers.
     pub labels: Vec<Label>,
 }
 
@@ -71,7 +71,7 @@ pub enum Float {
 }
 
 impl Integer {
-    /// Without a sign, and as wide as numbers get: arithmetic on it has no sign, either.
+    /// Returns true for unsigned 64-bit integers: arithmetic on them is unsigned, too.
     pub fn is_wide(&self) -> bool {
         !self.is_signed && self.bits == 64
     }
@@ -127,7 +127,7 @@ impl Layout {
         }
     }
 
-    /// The type of what is at a place, if there is such.
+    /// Returns the type of the member at a path, if the member exists.
     pub fn find(&self, place: &MemberPath) -> Option<&Type> {
         let members = match place.root {
             Root::Field => &self.fields,
@@ -151,7 +151,7 @@ impl Layout {
         Some(of)
     }
 
-    /// Contexts of every traced program.
+    /// Returns the contexts of every traced program.
     pub fn program_contexts() -> Vec<Member> {
         let member = |context: Context| Member {
             name: context.name.into(),

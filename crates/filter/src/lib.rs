@@ -1,24 +1,25 @@
-//! Filters as people write them: from text to tree, to types, to a graph, to bytecode.
+//! Compiles filter expressions: from text to a tree, a typed tree, a graph and bytecode.
 //!
-//! What a filter is to those who run it: docs/design/0008-filters.md. Where the idea comes from:
-//! Sharma, Dagenais: *Enhanced Userspace and In-Kernel Trace Filtering for Quasi-Realtime Systems*,
-//! 2015, sections 3.4 and 4.
+//! Programs that run filters: docs/design/0008-filters.md. The idea comes from Sharma, Dagenais:
+//! *Enhanced Userspace and In-Kernel Trace Filtering for Quasi-Realtime Systems*, 2015, sections
+//! 3.4 and 4.
 //!
 //! | stage | from | to |
 //! |---|---|---|
-//! | [`token`] | text | tokens with their places |
+//! | [`token`] | text | tokens with their positions |
 //! | [`mod@parse`] | tokens | a tree, by C's precedences |
-//! | [`types`] | the tree and a [`layout`] | a typed tree, or an error that says what to do |
+//! | [`types`] | the tree and a [`layout`] | a typed tree, or an error with advice |
 //! | `graph` | the typed tree | a control-flow graph in which nothing is evaluated twice |
 //! | `emit` | the graph | eBPF, registers, constants |
 //! | [`object`] | bytecode for all kinds of events | bytes |
 //!
-//! Filters in C come from [`elf`] files, as the same objects; [`mod@header`] says to them what
-//! events have. Whether objects are taken, and for which events, [`mod@checked`] says.
-//! What is compiled before its events are known is checked against made-up ones (`generic`).
+//! Filters in C come from [`elf`] files, and become the same objects; [`mod@header`] generates C
+//! headers with the members of events. [`mod@checked`] checks whether objects are valid, and for
+//! which events. Filters compiled before their events are known are checked against synthetic
+//! events (`generic`).
 //!
-//! [`mod@evaluate`] answers by the typed tree itself; the answers are the same. [`explain`] shows
-//! what was made.
+//! [`mod@evaluate`] evaluates the typed tree directly, with the same results. [`explain`] formats
+//! the compiled filter.
 //!
 //! # The language
 //!
@@ -38,12 +39,12 @@
 //!   anything unsigned. Arithmetic has a sign unless one side is an unsigned field of 64 bits; it
 //!   wraps; `x / 0` is 0, `x % 0` is `x`; a shift by a field is modulo 64. An integer beside a
 //!   float becomes a float.
-//! - What is true is 1. A number is true if it is not 0. A string is neither true nor false.
-//! - An enumeration beside a string is compared by label.
-//! - `&&`, `||` and `in` go from left to right, and no further than is needed. What remembers
-//!   (`count`, `changed`, `rate`) remembers only its own evaluation.
-//! - `any`, `all` and `none` go through one sequence or array of numbers, 4,096 elements of it at
-//!   most. Nothing in them may remember, choose, or ask for elements that may not be there.
+//! - A true condition is 1. A number is true if it is not 0. A string is neither true nor false.
+//! - An enumeration compared with a string is compared by label.
+//! - `&&`, `||` and `in` evaluate from left to right, and stop once the result is known. The state
+//!   of `count`, `changed` and `rate` covers only the evaluations of that call.
+//! - `any`, `all` and `none` iterate over one sequence or array of numbers, at most 4,096 elements.
+//!   They must not contain state, random choices, or reads of elements that may not exist.
 //! - An element that does not exist, once it is read, makes the whole filter false.
 //!
 //! # Example

@@ -1,6 +1,6 @@
-//! The meanings that a filter relies on in addition to the kinds of its needs
-//! (`trackway_jit::meaning`), for a known event: a program that runs it does not take it for an
-//! event of the same kinds with other meanings.
+//! Determines the meanings that a filter relies on in addition to the kinds of its needs
+//! (`trackway_jit::meaning`). So a program that runs the filter does not apply it to an event with
+//! the same kinds but other meanings.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +13,13 @@ use crate::layout::{Layout, Type};
 use crate::parse::Parsed;
 use crate::types::{Filter, Need, Root, Step, Widths, check_parsed};
 
-/// For each need, the meanings that its slot may have; none: any of its kind.
+/// Allowed meanings for the slot of each need; an empty list allows any meaning of the kind.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct SlotMeanings(Vec<Vec<Meaning>>);
 
 impl SlotMeanings {
-    /// Returns the meanings of fields that `filter` relies on, which was compiled for this event.
-    /// Widths matter only for the fields `that_count`.
+    /// Returns the meanings that `filter`, which was compiled for this event, relies on. Widths
+    /// matter only for the fields in `that_count`.
     pub(crate) fn of(
         parsed: &Parsed,
         layout: &Layout,
@@ -45,13 +45,13 @@ impl SlotMeanings {
         Self(filter.needs.iter().enumerate().map(meaning).collect())
     }
 
-    /// Returns the meanings of a filter with so many needs that is made for no event.
+    /// Returns the meanings of a filter with this number of needs that applies to no event.
     pub(crate) fn for_no_event(needs_count: usize) -> Self {
         Self(vec![vec![Meaning { is_nobodys: true, ..Meaning::default() }]; needs_count])
     }
 
-    /// Returns the meanings of a filter that is made for all events with its kinds, where the width
-    /// of the fields `that_count` makes a difference, and these of them have less than 64 bits.
+    /// Returns the meanings of a filter for all events with its kinds. Widths matter for the fields
+    /// in `that_count`; the fields in `narrow` are narrower than 64 bits.
     pub(crate) fn for_unknown_events(
         filter: &Filter,
         that_count: &BTreeSet<String>,
@@ -71,12 +71,12 @@ impl SlotMeanings {
         Self(filter.needs.iter().enumerate().map(meaning).collect())
     }
 
-    /// Returns true if all needs may have any meaning of their kinds.
+    /// Returns true if every need allows any meaning of its kind.
     pub(crate) fn is_any(&self) -> bool {
         self.0.iter().all(Vec::is_empty)
     }
 
-    /// Widths make no difference but to the fields `that_count`.
+    /// Allows any width for needs outside the fields in `that_count`.
     pub(crate) fn widen(&mut self, needs: &[Need], that_count: &BTreeSet<String>) {
         let others =
             self.0.iter_mut().zip(needs).filter(|(_, need)| !is_width_sensitive(need, that_count));
@@ -86,8 +86,8 @@ impl SlotMeanings {
         }
     }
 
-    /// May be what `other` may be, too: another event for which the filter is the same. What each
-    /// need means is for itself, so any of one goes with any of another.
+    /// Also allows the meanings of `other`, an event with the same filter. Needs are independent:
+    /// each meaning of one need may occur with each meaning of another.
     pub(crate) fn add(&mut self, other: Self) {
         for (own, others) in self.0.iter_mut().zip(other.0) {
             if own.is_empty() || others.is_empty() {
@@ -102,7 +102,7 @@ impl SlotMeanings {
         }
     }
 
-    /// The records of the alternative of this number.
+    /// Returns the records of the meanings for the alternative of this number.
     pub(crate) fn records(&self, alternative: u8) -> Vec<[u8; RECORD_BYTES]> {
         let of_need = |(need, meanings): (u8, &Vec<Meaning>)| -> Vec<_> {
             meanings.iter().map(|meaning| meaning.record(alternative, need)).collect()
@@ -111,15 +111,15 @@ impl SlotMeanings {
     }
 }
 
-/// Returns true if its width is that of one of these fields.
+/// Returns true if the need is an unsigned integer in one of these fields.
 fn is_width_sensitive(need: &Need, that_count: &BTreeSet<String>) -> bool {
     need.kind == Kind::Unsigned
         && need.place.root == Root::Field
         && that_count.contains(&need.place.name)
 }
 
-/// Returns true if it is an element that a filter must have before it comes to it: a member that
-/// has one each time is an array.
+/// Returns true if the need is an element that the frame requires but the filter may not reach.
+/// Such a need must come from an array, which always has the element.
 fn must_be_of_array(filter: &Filter, number: usize) -> bool {
     let need = &filter.needs[number];
     let is_element = matches!(need.place.steps.last(), Some(Step::Element(_)));
@@ -129,7 +129,7 @@ fn must_be_of_array(filter: &Filter, number: usize) -> bool {
         && !is_surely_asked(filter, number)
 }
 
-/// Returns true if it has, or its elements have, less than 64 bits.
+/// Returns true if the integer, or the array's elements, are narrower than 64 bits or signed.
 pub(crate) fn is_narrow(of: &Type) -> bool {
     match of {
         Type::Integer(integer) => !integer.is_wide(),
@@ -138,7 +138,7 @@ pub(crate) fn is_narrow(of: &Type) -> bool {
     }
 }
 
-/// The labels of what a filter needs, if it would be another one without.
+/// Returns the hash of a need's labels if the filter depends on them.
 fn labels_used(parsed: &Parsed, layout: &Layout, filter: &Filter, need: &Need) -> Option<u32> {
     let is_it = |name: &str| need.place.root == Root::Field && name == need.place.name;
     let at = layout.fields.iter().position(|field| is_it(&field.name))?;
@@ -155,7 +155,7 @@ fn labels_used(parsed: &Parsed, layout: &Layout, filter: &Filter, need: &Need) -
     is_used.then(|| hash_of_labels(&encode_labels(&integer.labels)))
 }
 
-/// Labels as a description has them.
+/// Encodes labels like an event description.
 fn encode_labels(labels: &[Label]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for label in labels {

@@ -1,33 +1,33 @@
-//! Paths of members in events: fields, contexts, their members and elements; as text, and parsed.
+//! Paths to members of events (fields, contexts, nested members, elements): formatting and parsing.
 
-/// The kind of name with which a path begins.
+/// The kind of the name at the start of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Root {
     /// A field of the payload.
     Field,
-    /// `$ctx.`.
+    /// A context, `$ctx.`.
     Context,
-    /// `$app.`.
+    /// An application context, `$app.`.
     Application,
 }
 
-/// A step further in.
+/// A step into a structure or an array.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// To a structure's member.
+    /// A member of a structure.
     Member(String),
-    /// To an element.
+    /// An element.
     Element(u64),
 }
 
 /// A path to a member of an event: a name, and the steps from there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MemberPath {
-    /// The kind of its name.
+    /// Kind of the first name.
     pub root: Root,
-    /// The name.
+    /// First name of the path.
     pub name: String,
-    /// From there on.
+    /// Steps after the first name.
     pub steps: Vec<Step>,
 }
 
@@ -50,8 +50,8 @@ impl std::fmt::Display for MemberPath {
 }
 
 impl MemberPath {
-    /// Parses a path, which is [`MemberPath`] as text: `$ctx.NAME`, `$app.PROVIDER:TYPE`, `NAME`,
-    /// each followed by `.MEMBER` and `[INDEX]`. Returns `None` if that is no path.
+    /// Parses the text form of a [`MemberPath`]: `$ctx.NAME`, `$app.PROVIDER:TYPE` or `NAME`, each
+    /// followed by any `.MEMBER` and `[INDEX]`. Returns `None` if the text is no path.
     pub fn parse(path: &str) -> Option<Self> {
         let (root, rest) = match path.strip_prefix("$ctx.") {
             Some(rest) => (Root::Context, rest),

@@ -1,14 +1,14 @@
-//! The results of operators on numbers, in one place: for constants, for the evaluator, for tests.
+//! Evaluates operators on numbers: for constant folding, the evaluator and tests.
 //!
-//! Integers have 64 bits and wrap; dividing by zero gives 0, and the remainder is what was divided,
-//! as the instructions have it (RFC 9669, 4.1). A float's bits are an `f64`'s.
+//! Integers have 64 bits and wrap. Division by zero yields 0, and the remainder by zero is the
+//! dividend, like the eBPF instructions (RFC 9669, 4.1). Floats are stored as the bits of an `f64`.
 
 use std::cmp::Ordering;
 
 use crate::parse::Binary;
 use crate::value_type::Type;
 
-/// Arithmetic on integers; a shift's count is taken modulo 64. `operator` does not compare.
+/// Computes integer arithmetic; shift counts are modulo 64. `operator` must not be a comparison.
 pub fn integer_arithmetic(operator: Binary, is_signed: bool, a: u64, b: u64) -> u64 {
     let (x, y) = (a as i64, b as i64);
     match operator {
@@ -31,7 +31,7 @@ pub fn integer_arithmetic(operator: Binary, is_signed: bool, a: u64, b: u64) -> 
     }
 }
 
-/// Arithmetic on floats: the four operations; filters have no others.
+/// Computes float arithmetic. Filters support only these four operations.
 pub fn float_arithmetic(operator: Binary, a: u64, b: u64) -> u64 {
     let (a, b) = (f64::from_bits(a), f64::from_bits(b));
     let value = match operator {
@@ -43,7 +43,7 @@ pub fn float_arithmetic(operator: Binary, a: u64, b: u64) -> u64 {
     value.to_bits()
 }
 
-/// Compares two numbers of these types, as numbers; returns `None` if one is not a number.
+/// Compares two numbers of these types numerically; returns `None` if one is NaN.
 pub fn compare_numbers((a, of_a): (u64, Type), (b, of_b): (u64, Type)) -> Option<Ordering> {
     match (of_a, of_b) {
         (Type::Float, Type::Float) => f64::from_bits(a).partial_cmp(&f64::from_bits(b)),
@@ -55,7 +55,7 @@ fn widen_to_i128(bits: u64, of: Type) -> i128 {
     if of == Type::Unsigned { bits.into() } else { (bits as i64).into() }
 }
 
-/// Returns true if a comparison holds for this order; without an order, only `!=` does.
+/// Returns true if the comparison holds for this ordering; for `None`, only `!=` holds.
 pub fn ordering_satisfies(comparison: Binary, ordering: Option<Ordering>) -> bool {
     let Some(ordering) = ordering else { return comparison == Binary::NotEqual };
     match comparison {
@@ -68,7 +68,7 @@ pub fn ordering_satisfies(comparison: Binary, ordering: Option<Ordering>) -> boo
     }
 }
 
-/// The integer as a float's bits.
+/// Converts an integer to a float's bits.
 pub fn to_float(bits: u64, of: Type) -> u64 {
     match of {
         Type::Unsigned => bits as f64,

@@ -1,5 +1,5 @@
-//! The bytes of an object, for programs that run filters: docs/design/0008-filters.md, "Object
-//! format". Its reader (crate `jit`) takes them for hostile; here they are only written.
+//! Encodes objects for the programs that run filters: docs/design/0008-filters.md, "Object format".
+//! The decoder (crate `jit`) treats objects as hostile; this module only encodes them.
 
 use trackway_jit::insn::Insn;
 use trackway_jit::object::VERSION;
@@ -7,33 +7,33 @@ use trackway_jit::object::VERSION;
 use crate::types::Need;
 
 const MAGIC: [u8; 3] = *b"twf";
-/// Programs begin at multiples of this, from the object's beginning.
+/// Alignment of programs, from the beginning of the object.
 const ALIGNMENT: usize = 8;
 
-/// An expression for one combination of kinds.
+/// A filter compiled for one combination of kinds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alternative {
-    /// The needs of an event, each a slot of the frame: at most 64.
+    /// Needs of the filter, each a slot of the frame: at most 64.
     pub needs: Vec<Need>,
     /// Constant strings, at most 65,535 bytes.
     pub constants: Vec<u8>,
-    /// Programs, the entry first: at most 255.
+    /// Programs, the entry program first: at most 255.
     pub programs: Vec<Vec<Insn>>,
 }
 
-/// An expression for all events that it is for.
+/// A filter with an alternative for each combination of kinds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// Cells of state: at most 64.
+    /// Number of state cells: at most 64.
     pub cells: usize,
-    /// The first whose needs an event has is its filter: at most 255.
+    /// Alternatives, at most 255. The first whose needs an event has is the event's filter.
     pub alternatives: Vec<Alternative>,
 }
 
-/// An object's part is larger than its room.
+/// Error: a part of an object exceeds the format's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge(
-    /// The part.
+    /// Name of the part.
     pub &'static str,
 );
 
@@ -50,11 +50,11 @@ fn count_to_byte(count: usize, what: &'static str) -> Result<u8, TooLarge> {
 }
 
 impl Object {
-    /// Its bytes.
+    /// Encodes the object.
     ///
     /// # Errors
     ///
-    /// If there is more of something than the numbers in an object can say.
+    /// Returns an error if a part exceeds its limit in the format.
     pub fn encode(&self) -> Result<Vec<u8>, TooLarge> {
         let mut bytes = MAGIC.to_vec();
         let alternatives = count_to_byte(self.alternatives.len(), "alternatives")?;
@@ -102,7 +102,7 @@ mod tests {
         let layout = Layout { fields: vec![field], ..Layout::default() };
         let object = compile("size > 5", &layout).expect("a filter").into_object();
         let bytes = object.encode().expect("an object");
-        // 6 bytes of head, 4 of the alternative, 6 of the need: 16, and no padding.
+        // 6 bytes of header, 4 of the alternative, 6 of the need: 16, so no padding.
         assert_eq!(bytes[..16], *b"twf\x01\x01\x00\x01\x01\x00\x00\x02\x04size");
         let program = &object.alternatives[0].programs[0];
         assert_eq!(bytes[16..24], [program.len() as u8, 0, 0, 0, 0, 0, 0, 0]);

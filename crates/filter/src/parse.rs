@@ -1,21 +1,21 @@
-//! From tokens to a tree: precedence climbing, with C's precedences.
+//! Parses tokens to a tree: precedence climbing, with C's precedences.
 //!
 //! ```text
 //! ||   &&   |   ^   &   == !=   < <= > >= in   << >>   + -   * / %   ! ~ - +   . [] ()
 //! ```
 //!
-//! The tree knows no types. Its height is bounded, so that code may walk it by recursion; `&&` and
-//! `||` have any number of parts at one height.
+//! The tree has no types. Its height is bounded, so that recursion over it is safe; a `&&` or `||`
+//! with any number of parts adds one level.
 
 use crate::error::{Error, Topic, Warning};
 use crate::span::Span;
 use crate::text::Text;
 use crate::token::{Number, Token, is_pattern, tokenize};
 
-/// Greatest height of a tree, and most brackets within brackets.
+/// Maximum height of a tree, and maximum nesting of parentheses.
 pub const HEIGHT_MAX: usize = 64;
 
-/// Operators with two sides.
+/// Binary operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Binary {
@@ -38,7 +38,7 @@ pub enum Binary {
 }
 
 impl Binary {
-    /// Returns its symbol.
+    /// Returns the operator's symbol.
     pub const fn symbol(self) -> &'static str {
         match self {
             Self::Add => "+",
@@ -60,7 +60,7 @@ impl Binary {
         }
     }
 
-    /// Returns true if it compares.
+    /// Returns true if the operator is a comparison.
     pub const fn is_comparison(self) -> bool {
         matches!(
             self,
@@ -78,7 +78,7 @@ impl Binary {
     }
 }
 
-/// Operators with one side.
+/// Unary operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Unary {
@@ -89,7 +89,7 @@ pub enum Unary {
 }
 
 impl Unary {
-    /// Returns its symbol.
+    /// Returns the operator's symbol.
     pub const fn symbol(self) -> &'static str {
         match self {
             Self::Plus => "+",
@@ -100,28 +100,28 @@ impl Unary {
     }
 }
 
-/// One of the things that `in` looks through.
+/// An item in the list of `in`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Item {
     /// A value.
     One(Tree),
-    /// All from the first to the last.
+    /// A range that includes both ends.
     Range(Tree, Tree),
 }
 
-/// A part of an expression.
+/// A subexpression with its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tree {
-    /// The node.
+    /// Node of the subexpression.
     pub node: Node,
-    /// Its place, with its brackets.
+    /// Position in the text, including parentheses.
     pub span: Span,
-    /// True if it stands in round brackets.
+    /// True if the subexpression is in parentheses.
     pub is_bracketed: bool,
     height: usize,
 }
 
-/// A part of an expression.
+/// The operation or operand of a subexpression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node {
     /// A number.
@@ -136,38 +136,38 @@ pub enum Node {
     Context(String),
     /// An application's context, by its name without `$app.`.
     Application(String),
-    /// A structure's member.
+    /// A member of a structure.
     Member(Box<Tree>, String),
-    /// An element.
+    /// An element of an array or a sequence.
     Index(Box<Tree>, Box<Tree>),
-    /// An operator with one side.
+    /// A unary operator.
     Unary(Unary, Box<Tree>),
-    /// An operator with two sides.
+    /// A binary operator.
     Binary(Binary, Box<Tree>, Box<Tree>),
-    /// All of them, from left to right.
+    /// Conjunction (`&&`) of the parts, from left to right.
     All(Vec<Tree>),
-    /// One of them, from left to right.
+    /// Disjunction (`||`) of the parts, from left to right.
     Either(Vec<Tree>),
-    /// True if the value is one of these.
+    /// True if the value is in the list.
     In(Box<Tree>, Vec<Item>),
-    /// A function, where its name stands, and its arguments.
+    /// A function call: the name, the name's position, and the arguments.
     Call(String, Span, Vec<Tree>),
 }
 
-/// A tree, and what is perhaps not meant.
+/// A parsed expression with its warnings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
-    /// The tree.
+    /// Root of the expression.
     pub tree: Tree,
-    /// Warnings about precedences that people may not expect.
+    /// Warnings about surprising precedences.
     pub warnings: Vec<Warning>,
 }
 
-/// Makes a tree of an expression.
+/// Parses an expression.
 ///
 /// # Errors
 ///
-/// What is not an expression, and what is higher than [`HEIGHT_MAX`].
+/// Returns an error if the text is no expression, or is higher than [`HEIGHT_MAX`].
 pub fn parse(text: &str) -> Result<Parsed, Error> {
     let tokens = tokenize(text)?;
     let end = Span { from: text.trim_end().len(), to: text.trim_end().len() };
@@ -182,7 +182,7 @@ pub fn parse(text: &str) -> Result<Parsed, Error> {
     Ok(Parsed { tree, warnings: parser.warnings })
 }
 
-/// An operator between two operands.
+/// An infix operator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Infix {
     Either,
@@ -191,7 +191,7 @@ enum Infix {
     Binary(Binary),
 }
 
-/// Returns the meaning of a symbol between two operands, and its precedence.
+/// Returns the infix operator of a token, and its precedence.
 fn infix_operator(token: &Token) -> Option<(Infix, u8)> {
     use Infix::Binary as B;
     let symbol = match token {
@@ -225,7 +225,7 @@ fn infix_operator(token: &Token) -> Option<(Infix, u8)> {
 struct Parser<'tokens> {
     tokens: &'tokens [(Token, Span)],
     at: usize,
-    /// The end of the text.
+    /// Position of the end of the text.
     end: Span,
     /// Depth of the parser's recursion.
     depth: usize,
@@ -256,7 +256,7 @@ impl Parser<'_> {
         if self.accept(symbol) { Ok(span) } else { Err(self.unexpected(&format!("'{symbol}'"))) }
     }
 
-    /// Returns the error that something else should stand here.
+    /// Returns the error that `expected` is missing at the current token.
     fn unexpected(&self, expected: &str) -> Error {
         let error = |message: String| Error::new(Topic::Syntax, self.span(), message);
         match self.peek() {
@@ -281,7 +281,7 @@ impl Parser<'_> {
         Error::new(Topic::Limit, span, message)
     }
 
-    /// A tree above others, the highest of which has this height.
+    /// Creates a node above subtrees of at most height `below`.
     fn node_above(below: usize, node: Node, span: Span) -> Result<Tree, Error> {
         if below >= HEIGHT_MAX {
             return Err(Self::too_high(span));
@@ -289,7 +289,7 @@ impl Parser<'_> {
         Ok(Tree { node, span, is_bracketed: false, height: below + 1 })
     }
 
-    /// Goes one call deeper, if that is still possible: two of them make a pair of brackets.
+    /// Recurses one level, within the limit: two levels make a pair of parentheses.
     fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         if self.depth == 2 * HEIGHT_MAX {
             return Err(Self::too_high(self.span()));
@@ -300,7 +300,7 @@ impl Parser<'_> {
         parsed
     }
 
-    /// Operands and operators that bind more strongly than `least`.
+    /// Parses operands and operators that bind more strongly than `least`.
     fn expression(&mut self, least: u8) -> Result<Tree, Error> {
         let mut left = self.deeper(Self::unary)?;
         while let Some((operator, strength)) = self.peek().and_then(infix_operator) {
@@ -338,14 +338,14 @@ impl Parser<'_> {
         Self::node_above(below, node, span)
     }
 
-    /// `&&` and `||`: what is joined already becomes longer, not higher.
+    /// Builds `&&` and `||`: an existing list gets longer, not higher.
     fn build_logical(operator: Infix, left: Tree, right: Tree, span: Span) -> Result<Tree, Error> {
         let mut parts = match (left.node, operator) {
             (Node::All(parts), Infix::All) if !left.is_bracketed => parts,
             (Node::Either(parts), Infix::Either) if !left.is_bracketed => parts,
             (node, _) => vec![Tree { node, ..left }],
         };
-        // As high as if there were one side only, if `left` was joined already.
+        // An existing list in `left` counts as one level less, since the list is extended.
         let below = left.height.saturating_sub(usize::from(parts.len() > 1)).max(right.height);
         parts.push(right);
         let node = if operator == Infix::All { Node::All(parts) } else { Node::Either(parts) };
@@ -362,7 +362,7 @@ impl Parser<'_> {
         Self::node_above(below, Node::In(Box::new(value), items), span)
     }
 
-    /// `(1, 2, 5..9)`, and where it ends.
+    /// Parses a list `(1, 2, 5..9)`, and returns where it ends.
     fn items(&mut self) -> Result<(Vec<Item>, usize), Error> {
         self.expect("(")?;
         let mut items = Vec::new();
@@ -478,7 +478,8 @@ impl Parser<'_> {
         Self::node_above(below, Node::Call(name, name_span, arguments), span)
     }
 
-    /// C's precedences put comparisons before `&`, `^`, `|`, and let comparisons follow each other.
+    /// Warns of surprises: comparisons bind more strongly than `&`, `^`, `|` in C, and may be
+    /// chained.
     fn warn_of_precedence(&mut self, binary: Binary, span: Span, left: &Tree, right: &Tree) {
         let comparison = |tree: &Tree| match &tree.node {
             _ if tree.is_bracketed => None,
@@ -522,9 +523,9 @@ impl Parser<'_> {
     }
 }
 
-/// Parts `PATTERN: EXPR` at the first colon that space follows: which events, and what is asked of
-/// them. Without such a colon, or without a pattern in front of it, all is an expression. A
-/// string's colon parts nothing.
+/// Splits `PATTERN: EXPR` at the first colon before a space: the pattern of events and the
+/// expression. Without such a colon or a pattern before it, all of the text is an expression.
+/// Colons in strings do not split.
 pub fn split_pattern(text: &str) -> (Option<&str>, &str) {
     let mut quoted = None;
     let mut bytes = text.bytes().enumerate();

@@ -1,10 +1,10 @@
-//! Places in an expression.
+//! Positions in an expression.
 
-/// Part of an expression's text, in bytes.
+/// A part of an expression's text, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// Its start.
+    /// Start of the part.
     pub from: usize,
-    /// One past its end.
+    /// End of the part, exclusive.
     pub to: usize,
 }

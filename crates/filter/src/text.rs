@@ -1,9 +1,9 @@
-//! Strings in an expression: bytes, and stars that stand for anything.
+//! Strings in an expression: bytes, and stars that match anything.
 
-/// Most bytes of a string.
+/// Maximum size of a string, in bytes.
 pub const TEXT_BYTES_MAX: usize = 4096;
 
-/// A string literal: the parts between its stars. Without a star it is one part.
+/// A string literal: the parts between the stars. Without a star there is one part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Text {
     parts: Vec<Vec<u8>>,
@@ -15,25 +15,25 @@ impl Default for Text {
     }
 }
 
-/// The shape of a pattern, where that needs less than matching.
+/// The shape of a pattern, to select a test that is simpler than full matching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape<'text> {
     /// Exactly these bytes.
     Exact(&'text [u8]),
     /// Any string.
     Anything,
-    /// Strings that begin so: `"a*"`.
+    /// Strings with this prefix: `"a*"`.
     Prefix(&'text [u8]),
-    /// Strings that end so: `"*a"`.
+    /// Strings with this suffix: `"*a"`.
     Suffix(&'text [u8]),
-    /// Strings that have it somewhere: `"*a*"`.
+    /// Strings that contain these bytes: `"*a*"`.
     Infix(&'text [u8]),
     /// Any other pattern.
     Pattern,
 }
 
 impl Text {
-    /// The string of exactly these bytes.
+    /// Creates a string that matches exactly these bytes.
     pub fn exact(bytes: &[u8]) -> Self {
         Self { parts: vec![bytes.to_vec()] }
     }
@@ -44,19 +44,19 @@ impl Text {
         }
     }
 
-    /// Adds a star that stands for anything; two of them are one.
+    /// Adds a star, which matches anything; two successive stars count as one.
     pub(crate) fn push_star(&mut self) {
         if self.parts.len() == 1 || self.parts.last().is_some_and(|last| !last.is_empty()) {
             self.parts.push(Vec::new());
         }
     }
 
-    /// Bytes of its parts together.
+    /// Returns the total number of bytes in the parts.
     pub fn size_bytes(&self) -> usize {
         self.parts.iter().map(Vec::len).sum()
     }
 
-    /// Its bytes, if it has no star.
+    /// Returns the bytes, if the string has no star.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match self.shape() {
             Shape::Exact(bytes) => Some(bytes),
@@ -64,7 +64,7 @@ impl Text {
         }
     }
 
-    /// Returns its shape.
+    /// Returns the shape of the pattern.
     pub fn shape(&self) -> Shape<'_> {
         match self.parts.as_slice() {
             [only] => Shape::Exact(only),
@@ -76,8 +76,8 @@ impl Text {
         }
     }
 
-    /// Returns it as `string_matches` reads it: `*` for anything, `\` before a character that
-    /// stands for itself.
+    /// Returns the pattern in the syntax of `string_matches`: `*` matches anything, `\` escapes the
+    /// next character.
     pub fn to_pattern(&self) -> Vec<u8> {
         let mut pattern = Vec::with_capacity(self.size_bytes() + self.parts.len());
         for (index, part) in self.parts.iter().enumerate() {
@@ -94,8 +94,9 @@ impl Text {
         pattern
     }
 
-    /// Returns true if a string of these bytes matches. The parts are searched from the left, each
-    /// as early as it can be: so no byte of them is tried more than once for each byte of `bytes`.
+    /// Returns true if a string of these bytes matches. Searches each part from the left, at its
+    /// earliest position, so each byte of a part is compared at most once with each byte of
+    /// `bytes`.
     pub fn matches(&self, bytes: &[u8]) -> bool {
         let [first, middle @ .., last] = self.parts.as_slice() else {
             return self.as_bytes() == Some(bytes);
@@ -108,7 +109,7 @@ impl Text {
         rest.ends_with(last)
     }
 
-    /// Returns it in quotes, for people.
+    /// Returns the string in quotes, for messages.
     pub fn quoted(&self) -> String {
         let mut quoted = String::from("\"");
         for (index, part) in self.parts.iter().enumerate() {
@@ -141,7 +142,7 @@ fn push_bytes(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Returns the first place of `part` in `bytes`.
+/// Returns the first position of `part` in `bytes`.
 pub(crate) fn find_bytes(bytes: &[u8], part: &[u8]) -> Option<usize> {
     if part.is_empty() {
         return Some(0);

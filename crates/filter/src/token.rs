@@ -1,22 +1,22 @@
-//! From text to tokens: numbers, strings, names, symbols, each with its place.
+//! Splits text into tokens: numbers, strings, names, symbols, each with its position.
 //!
-//! Literals are C's, with additions for tracing: `1_000`, `0b101`, `64Ki`, `1.5ms`.
+//! Literals are those of C, with additions for tracing: `1_000`, `0b101`, `64Ki`, `1.5ms`.
 
 use crate::error::{Error, Topic};
 use crate::span::Span;
 use crate::text::{TEXT_BYTES_MAX, Text};
 
-/// Longest expression, in bytes.
+/// Maximum size of an expression, in bytes.
 pub const EXPRESSION_BYTES_MAX: usize = 64 << 10;
 
-/// A number as it was written.
+/// A number in its written form.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
-    /// A whole number: no point and no exponent, or a suffix that makes it whole.
+    /// An integer: without point and exponent, or with a suffix that makes it integral.
     Integer(u64),
-    /// Another.
+    /// A floating-point number.
     Float(f64),
-    /// A time in nanoseconds, by its suffix.
+    /// A time in nanoseconds, from a number with a time suffix.
     Time(u64),
 }
 
@@ -37,13 +37,13 @@ pub enum Token {
     Symbol(&'static str),
 }
 
-/// Symbols, those first that begin like others.
+/// Symbols; longer ones before their own prefixes.
 const SYMBOLS: [&str; 28] = [
     "&&", "||", "==", "!=", "<=", ">=", "<<", ">>", "..", "(", ")", "[", "]", ",", ".", "+", "-",
     "*", "/", "%", "&", "|", "^", "~", "!", "<", ">", "=",
 ];
 
-/// Suffixes of numbers: what they multiply by, and whether that makes a time.
+/// Suffixes of numbers: the factor, and true for units of time.
 const SUFFIXES: [(&str, u64, bool); 10] = [
     ("k", 1_000, false),
     ("M", 1_000_000, false),
@@ -57,12 +57,12 @@ const SUFFIXES: [(&str, u64, bool); 10] = [
     ("s", 1_000_000_000, true),
 ];
 
-/// Takes `text` apart.
+/// Splits `text` into tokens.
 ///
 /// # Errors
 ///
-/// Characters that belong to nothing, literals that do not end or do not fit, longer text than
-/// [`EXPRESSION_BYTES_MAX`].
+/// Returns an error for characters outside any token, unterminated or oversized literals, and text
+/// longer than [`EXPRESSION_BYTES_MAX`].
 pub fn tokenize(text: &str) -> Result<Vec<(Token, Span)>, Error> {
     if text.len() > EXPRESSION_BYTES_MAX {
         let span = Span { from: EXPRESSION_BYTES_MAX, to: EXPRESSION_BYTES_MAX };
@@ -100,7 +100,7 @@ impl Lexer<'_> {
         self.peek()
     }
 
-    /// The bytes from here on that `is_part` accepts.
+    /// Takes the following bytes that `is_part` accepts.
     fn take_while(&mut self, is_part: impl Fn(u8) -> bool) -> &str {
         let from = self.at;
         while self.peek().is_some_and(&is_part) {
@@ -137,11 +137,11 @@ impl Lexer<'_> {
         })
     }
 
-    /// Returns the hint for a colon at `at`: that between `PATTERN: EXPR`.
+    /// Returns the hint for a colon at `at`, which probably belongs to `PATTERN: EXPR`.
     fn colon(&self, at: usize) -> String {
         let is_part = |c: char| c == ':' || is_pattern(&c.to_string());
         let end = self.text[at..].find(|c| !is_part(c)).map_or(self.text.len(), |more| at + more);
-        // Of `sched:sched_switch:prev_prio>3` the last one, of `sched_switch:a` the only one.
+        // In `sched:sched_switch:prev_prio>3` the second colon, in `sched_switch:a` the only one.
         let last = self.text[..end].rfind(':').unwrap_or(at);
         let (pattern, expression) = (self.text[..last].trim(), self.text[last + 1..].trim());
         if !is_pattern(pattern) {
@@ -150,7 +150,7 @@ impl Lexer<'_> {
         }
         match expression {
             "" => format!("an expression is missing behind the pattern: {pattern}: EXPR"),
-            // Where `PATTERN: EXPR` may stand, it is taken apart before.
+            // Callers that accept `PATTERN: EXPR` split it before tokenizing.
             _ if self.text[last + 1..].starts_with(char::is_whitespace) => {
                 format!(
                     "here only the expression belongs, '{expression}': patterns stand elsewhere"
@@ -208,7 +208,7 @@ impl Lexer<'_> {
         self.whole(from, &digits, radix)
     }
 
-    /// Digits with `_` between them, which is left out.
+    /// Reads digits, and removes the `_` between them.
     fn digits(&mut self, from: usize, is_digit: impl Fn(u8) -> bool) -> Result<String, Error> {
         let digits = self.take_while(|byte| is_digit(byte) || byte == b'_').to_owned();
         if digits.starts_with('_') || digits.ends_with('_') {
@@ -217,7 +217,7 @@ impl Lexer<'_> {
         Ok(digits.replace('_', ""))
     }
 
-    /// A whole number of these digits, and its suffix.
+    /// Reads the suffix of an integer with these digits.
     fn whole(&mut self, from: usize, digits: &str, radix: u32) -> Result<Number, Error> {
         if let Some(bad) = digits.chars().find(|digit| !digit.is_digit(radix)) {
             let name = if radix == 2 { "binary" } else { "octal" };
@@ -261,7 +261,7 @@ impl Lexer<'_> {
         self.scaled(from, &digits, scale)
     }
 
-    /// The number `digits × 10^scale`, and its suffix, which may make it whole.
+    /// Reads the suffix of `digits × 10^scale`, which may make the number integral.
     fn scaled(&mut self, from: usize, digits: &str, scale: i64) -> Result<Number, Error> {
         let value: f64 = format!("{digits}e{scale}").parse().unwrap_or(f64::INFINITY);
         let Some((factor, is_time)) = self.suffix()? else {
@@ -278,7 +278,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Reads the multiplier after a number.
+    /// Reads the suffix after a number.
     fn suffix(&mut self) -> Result<Option<(u64, bool)>, Error> {
         let from = self.at;
         let suffix = self.take_while(is_name).to_owned();
@@ -345,7 +345,7 @@ impl Lexer<'_> {
         Ok(text)
     }
 
-    /// Reads the character after a backslash, which is at `from`.
+    /// Reads the escaped character after a backslash at `from`.
     fn escape(&mut self, from: usize) -> Result<u8, Error> {
         let Some(byte) = self.peek() else { return self.error(from, "something is missing here") };
         if let b'0'..=b'7' = byte {
@@ -386,7 +386,7 @@ impl Lexer<'_> {
     }
 }
 
-/// Returns true if `text` can be a list of patterns of event names. Text with other characters is
+/// Returns true if `text` consists of characters of event patterns. Text with other characters is
 /// part of an expression.
 pub(crate) fn is_pattern(text: &str) -> bool {
     let may_be = |c: char| c.is_alphanumeric() || "_*!:.-".contains(c);
@@ -398,9 +398,9 @@ fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// `digits × 10^scale × factor`, if that is whole and fits.
+/// Returns `digits × 10^scale × factor` if it is integral and fits.
 fn scale_exactly(digits: &str, scale: i64, factor: u64) -> Option<u64> {
-    /// Beyond this, nothing but zero fits, or nothing at all is whole.
+    /// Beyond this exponent, only zero fits, or no number is integral.
     const SCALE_MAX: u32 = 27;
     let value = digits.parse::<u128>().ok()?.checked_mul(factor.into())?;
     let power = u32::try_from(scale.unsigned_abs()).ok().filter(|&power| power <= SCALE_MAX)?;

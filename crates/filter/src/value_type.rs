@@ -1,14 +1,14 @@
 //! Types of the values of expressions.
 
-/// Type of an expression's value, 64 bits of it.
+/// Type of an expression's value, which has 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Type {
-    /// An integer that is compared and divided with its sign. What has no sign but less than 64
-    /// bits is one as well.
+    /// An integer that is compared and divided as signed. Unsigned integers narrower than 64 bits
+    /// have this type, too.
     Signed,
-    /// An integer without a sign.
+    /// An unsigned integer.
     Unsigned,
-    /// Bits of an `f64`.
+    /// A float, as the bits of an `f64`.
     Float,
     /// A string.
     Text,

@@ -1,5 +1,5 @@
-//! Filters in C, as clang compiles them with `<trackway/filter.h>`: taken, and right; or refused
-//! with what is wrong and where.
+//! Tests of filters in C that clang compiles with `<trackway/filter.h>`: valid filters give correct
+//! results, and invalid ones fail with the error and its location.
 //!
 //! Longer than 600 lines: the tests share the C sources that they compile.
 
@@ -19,7 +19,7 @@ use trackway_schema::context::{VPID, VTID};
 use trackway_schema::{Encoder, FieldViews, Label, Scalar, Shape};
 use trackway_testkit::{TemporaryFolder, report_skipped};
 
-/// The frame of the filters here, as `trackway filter header` would have it.
+/// The frame of these filters, like the output of `trackway filter header`.
 const FRAME: &str = r#"
 #include <trackway/filter.h>
 struct app_read {
@@ -49,7 +49,7 @@ fn has_program(program: &str) -> bool {
     has
 }
 
-/// The file that clang makes of a filter.
+/// Compiles a filter with clang, and returns the object file.
 fn compile_c(source: &str, flags: &[&str]) -> Vec<u8> {
     let folder = TemporaryFolder::new();
     let (path, output) = (folder.join("filter.c"), folder.join("filter.o"));
@@ -88,7 +88,7 @@ const fn new_event(path: &'static str, size: i64, flags: u64) -> Event {
 }
 
 impl Event {
-    /// Returns the slot of its frame for a need.
+    /// Returns the slot value of the event for a need.
     fn slot(&self, path: &str, bytes: &mut Vec<u8>) -> u64 {
         let mut word = |more: &[u8], length: usize| {
             let offset = bytes.len() as u32;
@@ -122,7 +122,7 @@ fn verify_programs<'p>(alternative: &Alternative<'p>) -> Vec<Verified<'p>> {
     programs.collect()
 }
 
-/// The answers of an object's first alternative to these events, one after the other.
+/// Returns the answers of an object's first alternative to these events, in order.
 fn run_filter(file: &[u8], events: &[Event]) -> Vec<u64> {
     let bytes = elf::convert_to_object(file).unwrap_or_else(|error| panic!("{error}"));
     let object = Object::decode(&bytes).expect("an object");
@@ -171,7 +171,7 @@ fn functions_are_called_and_given_to_any() {
     if !has_program("clang") {
         return;
     }
-    // Out of the order in which they are called, and called from several places.
+    // The functions are not in call order, and have several callers.
     let file = compile_filter(
         r#"TRACKWAY_FUNCTION trackway_signed third(const struct app_read *frame, int x)
         {
@@ -262,7 +262,7 @@ fn many_predicates_and_doubles() {
     assert_eq!(run_filter(&file, &events), expected);
 }
 
-/// The code that clang makes of this has jumps backward, though nothing loops.
+/// For this filter, clang emits backward jumps although nothing loops.
 #[test]
 fn paths_that_end_in_the_same_are_no_loops() {
     if !has_program("clang") {
@@ -318,7 +318,7 @@ fn events_need_what_is_read_and_no_more() {
         return trackway_string_hash(frame, frame->path) == frame->flags;
     }";
     assert_eq!(needs(two), "path flags flags");
-    // What only another program reads is needed as well.
+    // Fields that only another program reads are needs, too.
     let tail = "TRACKWAY_FILTER(app_read, frame) { return trackway_tail_call(frame, 1); }
         TRACKWAY_PROGRAM(app_read, 1, frame) { return frame->ctx_vtid > 3; }";
     assert_eq!(needs(tail), "$ctx.vtid $ctx.vtid $ctx.vtid $ctx.vtid $ctx.vtid $ctx.vtid");
@@ -482,8 +482,8 @@ fn the_header_is_c_for_every_compiler() {
     }
 }
 
-/// The framer of traced programs fills the frame of a filter in C: also where a need that nothing
-/// reads was replaced by another.
+/// The framer of traced programs fills the frame of a filter in C, even if an unread need was
+/// replaced by another one.
 #[test]
 fn traced_programs_can_fill_its_frames() {
     if !has_program("clang") {
@@ -541,7 +541,7 @@ fn traced_programs_can_fill_its_frames() {
     }
 }
 
-/// With any names and types of events and fields, their header is C.
+/// Headers are valid C for any names and types of events and fields.
 // Longer than 70 lines: a table of strange names.
 #[test]
 fn headers_of_strange_events_are_c() {

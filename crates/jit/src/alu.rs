@@ -1,9 +1,9 @@
-//! Results of arithmetic and comparisons by RFC 9669: for the interpreter, and for all code that
-//! must agree with it.
+//! Arithmetic and comparisons by RFC 9669: for the interpreter, and for all code that must agree
+//! with the interpreter.
 
 use crate::insn::{Insn, alu, class, jump, source};
 
-/// Returns the new value of the destination register. `None`: the instruction is of no ALU class.
+/// Returns the new value of the destination register; `None` if the instruction has no ALU class.
 #[inline(always)]
 pub(crate) fn compute_alu(insn: Insn, dst: u64, src: u64) -> Option<u64> {
     let is_64 = insn.class() == class::ALU64;
@@ -89,7 +89,7 @@ fn compute_32(operation: u8, is_signed: bool, a: u32, b: u32) -> Option<u32> {
     })
 }
 
-/// Returns true if a jump of class JMP or JMP32 is taken; `None`: it is none.
+/// Returns true if a jump of class JMP or JMP32 is taken; `None` for other instructions.
 #[inline(always)]
 pub(crate) fn is_jump_taken(insn: Insn, dst: u64, src: u64) -> Option<bool> {
     let (a, b) = if insn.class() == class::JMP32 {

@@ -1,4 +1,4 @@
-//! The bytes of a block: all filters of a channel, as its recorder publishes them.
+//! The byte format of a block: all filters of a channel, as the recorder publishes them.
 //!
 //! ```text
 //! block := "twb" version u8 (1) | entries u32 | entry*
@@ -6,30 +6,31 @@
 //!        | rules | pad with zeros to 8 | object | pad with zeros to 8
 //! ```
 //!
-//! An entry's rules say which events it is about, as `trackway_schema::Rules` reads them; its
-//! object ([`crate::object`]) is the filter. An event is recorded if all entries that are about it
-//! say so. The id says whose state a filter goes on with: one that stays the same has the same id
-//! in the next block, and no other has it. An entry without rules, and so about no event, has what
-//! the filter before it, which has the same id, relies on ([`crate::meaning`]).
+//! An entry's rules select the events to which the filter applies, in the format of
+//! `trackway_schema::Rules`. The entry's object ([`crate::object`]) is the filter. An event is
+//! recorded if all filters that apply to the event accept it. The id selects the filter's state: an
+//! unchanged filter keeps its id in the next block, and ids are never reused. An entry without
+//! rules applies to no event. It holds the meanings ([`crate::meaning`]) of the filter directly
+//! before it, which has the same id.
 //!
-//! Who reads a block takes it for hostile: what comes out of [`Block::decode`] is inside the bytes,
-//! and nothing else is known of it.
+//! Readers treat a block as hostile: the results of [`Block::decode`] are inside the bytes, and
+//! nothing else about them is checked.
 
 use crate::object::DecodeError;
 
 const MAGIC: [u8; 3] = *b"twb";
-/// The version of blocks.
+/// Version of the block format.
 pub const VERSION: u8 = 1;
-/// Largest block, in bytes: the room that an agent has for a copy.
+/// Maximum size of a block, in bytes: the agent reserves this much memory for its copy.
 pub const BLOCK_BYTES_MAX: usize = 128 << 10;
-/// Most entries of a block.
+/// Maximum number of entries in a block.
 pub const ENTRIES_MAX: usize = 256;
-/// The alignment of entries and objects.
+/// Alignment of entries and objects, in bytes.
 const ALIGNMENT: usize = 8;
 const HEAD_BYTES: usize = 8;
 const ENTRY_BYTES: usize = 16;
 
-/// A block whose bytes are checked.
+/// A block whose bytes were checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
     bytes: &'a [u8],
@@ -39,32 +40,32 @@ pub struct Block<'a> {
 /// A filter in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// The id that selects the filter's state; not 0.
+    /// Id that selects the filter's state; never 0.
     pub id: u64,
-    /// The rules that select events, for `trackway_schema::Rules`.
+    /// Rules that select events, for `trackway_schema::Rules`.
     pub rules: &'a [u8],
-    /// The object's bytes.
+    /// Bytes of the object.
     pub object: &'a [u8],
 }
 
 impl<'a> Entry<'a> {
-    /// Returns the entry with the meanings that the filter with this id, directly before it, relies
-    /// on.
+    /// Creates the entry with the meanings of the filter with this id, which must be directly
+    /// before it.
     pub fn of_meanings(id: u64, meanings: &'a [u8]) -> Self {
         Self { id, rules: b"", object: meanings }
     }
 
-    /// Returns true if this entry has the meanings that `filter`, directly before it, relies on.
+    /// Returns true if this entry holds the meanings of `filter`, the entry directly before it.
     pub fn is_of_meanings(&self, filter: &Self) -> bool {
         self.rules.is_empty() && !filter.rules.is_empty() && self.id == filter.id
     }
 }
 
 impl<'a> Block<'a> {
-    /// The block of these bytes. The time is in proportion to the entries.
+    /// Decodes a block. The time is proportional to the number of entries.
     ///
     /// # Errors
-    /// If they are none, or have something behind it.
+    /// Returns an error if the bytes are no block, or if bytes follow the block.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let error = |offset, reason| DecodeError { offset, reason };
         let head = bytes.first_chunk::<HEAD_BYTES>().ok_or(error(0, "the block is cut off"))?;
@@ -89,7 +90,7 @@ impl<'a> Block<'a> {
         Ok(Self { bytes, entries })
     }
 
-    /// Returns the filters, in order.
+    /// Returns the entries, in order.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
         let (bytes, mut at) = (self.bytes, HEAD_BYTES);
         (0..self.entries).map_while(move |_| {
@@ -109,7 +110,7 @@ fn entry_at(bytes: &[u8], at: usize) -> Option<(Entry<'_>, usize)> {
     let id = u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?);
     let rules_bytes = u32_at(bytes, at + 8)? as usize;
     let object_bytes = u32_at(bytes, at + 12)? as usize;
-    // No number above exceeds 32 bits, and no block is that long: nothing wraps.
+    // The sizes have at most 32 bits and are bounded by the block's, so the sums do not overflow.
     let rules_at = at + ENTRY_BYTES;
     let rules_end = rules_at + rules_bytes;
     let object_at = rules_end.next_multiple_of(ALIGNMENT);
@@ -124,8 +125,8 @@ fn entry_at(bytes: &[u8], at: usize) -> Option<(Entry<'_>, usize)> {
     is_whole.then_some((entry, next))
 }
 
-/// Encodes a block into the beginning of `buffer`; returns its size in bytes. `None`: it does not
-/// fit, is longer than [`BLOCK_BYTES_MAX`], or has too many entries.
+/// Encodes a block at the beginning of `buffer`; returns its size in bytes. Returns `None` if the
+/// block does not fit, exceeds [`BLOCK_BYTES_MAX`], or has too many entries.
 pub fn encode<'e>(
     entries: impl ExactSizeIterator<Item = Entry<'e>>,
     buffer: &mut [u8],

@@ -1,27 +1,27 @@
-//! Calls of machine code that was made at run time, for those who unwind from within.
+//! Calls JIT-compiled code in such a way that signal handlers can unwind through it.
 //!
-//! A profiler's signal handler, or a crash reporter's, finds callers by the unwind information
-//! (DWARF CFI) of the code that it has interrupted. Code that was not there when the program was
-//! linked has none but that of the memory which it is put into: one description for all of it
-//! (`agent::filters::executable_memory`). It says that rbp points to the caller's rbp, behind which
-//! is where to return to. That holds at every instruction of every program, because
+//! The signal handler of a profiler or crash reporter finds callers by the unwind information
+//! (DWARF CFI) of the interrupted code. Code generated at run time has only the description of the
+//! memory that contains it (`agent::filters::executable_memory`). That description states that rbp
+//! points to the caller's saved rbp, which the return address follows. This holds at every
+//! instruction of every program, because
 //!
-//! - it is called from here, where rbp is made to point there;
-//! - a function of it leaves rbp alone, or saves it and makes it point to where it was saved,
-//!   behind which is where to return to ([`crate::x86`]). Before it has done so, and at its end,
-//!   rbp is that of who has called it, so that unwinding just leaves one function out;
-//! - what it calls gives rbp back, and calls functions of the program from here.
+//! - this module calls the program, and sets up rbp accordingly;
+//! - a function of the program either leaves rbp alone, or saves it and lets it point to the saved
+//!   value, before the return address ([`crate::x86`]). Before the prologue and after the epilogue,
+//!   rbp still belongs to the caller, so that unwinding only skips one function;
+//! - helpers preserve rbp, and call functions of the program through this module.
 //!
-//! Other registers that belong to a caller are saved here, too, where the description says that
-//! they are: a program saves those that it changes, but each in another place. (Who unwinds to go
-//! on in a caller needs them: pthread_cancel(3).)
+//! This module also saves the other callee-saved registers, where the description expects them: a
+//! program saves only those that it changes, at varying offsets. Unwinders that resume in a caller
+//! need these registers (pthread_cancel(3)).
 #![expect(unsafe_code, reason = "it is made of instructions")]
 
-/// Calls a program, or a function of it, with two arguments; its answer.
+/// Calls a program, or one of its functions, with two arguments; returns the answer.
 ///
 /// # Safety
-/// `code` is what [`crate::x86::emit_program`] has made, or the address of a function in it, and
-/// takes these arguments.
+/// `code` must be the result of [`crate::x86::emit_program`], or the address of a function in that
+/// code, and must take these arguments.
 #[cfg(all(target_arch = "x86_64", unix))]
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn call_program(
@@ -45,7 +45,7 @@ pub(crate) unsafe extern "C" fn call_program(
         "push r15",
         ".cfi_offset r15,-48",
         "call rdx",
-        // They are what they were, by contract: so it is but the stack that is left.
+        // By contract, the program restored these registers, so only the stack is released.
         "leave",
         ".cfi_restore rbp",
         ".cfi_def_cfa rsp,8",
@@ -54,10 +54,10 @@ pub(crate) unsafe extern "C" fn call_program(
     )
 }
 
-/// Stands for the call on machines for which no machine code is made.
+/// Replaces the call on machines without a code generator.
 ///
 /// # Safety
-/// As above; it is never called.
+/// Same contract as the x86-64 version; never called.
 #[cfg(not(all(target_arch = "x86_64", unix)))]
 pub(crate) unsafe extern "C" fn call_program(
     slots: *const u64,
@@ -65,6 +65,6 @@ pub(crate) unsafe extern "C" fn call_program(
     code: *const (),
 ) -> u64 {
     type Code = unsafe extern "C" fn(*const u64, u64) -> u64;
-    // SAFETY: by contract.
+    // SAFETY: by this function's contract.
     unsafe { core::mem::transmute::<*const (), Code>(code)(slots, element) }
 }

@@ -1,10 +1,10 @@
-//! The framer: puts what a filter needs of a staged payload into its frame.
+//! The framer: copies the values that a filter needs from a staged payload to the frame.
 //!
-//! A payload has its fields one after another, packed, little endian (`include/trackway/abi`):
-//! where a field is depends on the strings and sequences before it. A framer is made once for an
-//! event and a filter's needs. It knows, for each need, behind which field of variable size it is
-//! (its *anchor*) and how far; so what it does for an event is to find the anchors that count, and
-//! to read one value for each need.
+//! A payload holds its fields one after another, packed, little-endian (`include/trackway/abi`), so
+//! a field's offset depends on the strings and sequences before it. A framer is built once for an
+//! event and a filter's needs. For each need, it stores the field of variable size before it (its
+//! *anchor*) and the distance from that field's end. For each event, it only finds the required
+//! anchors, and reads one value for each need.
 
 use trackway_schema::context::{COUNT, ContextType, PROCNAME, TABLE, index_of};
 use trackway_schema::{FIELDS_MAX, FieldView, FieldViews, Scalar, Shape};
@@ -14,49 +14,49 @@ use crate::helper::Word;
 pub use crate::scalar::scalar_at;
 use crate::{Kind, SLOTS_MAX};
 
-/// Longest distance of a value from an anchor, in bytes: no payload is longer.
+/// Maximum distance of a value from an anchor, in bytes: no payload is longer.
 const DISTANCE_MAX: usize = 4096;
-/// Bytes in front of the elements of sequences and of text: how many there are.
+/// Size of the count before the elements of a sequence or the bytes of a text.
 const COUNT_BYTES: usize = 4;
 
 /// A filter's need: a path, and the kind that the filter expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WantedValue<'a> {
-    /// A field's name, with `[INDEX]` behind it for an element; or `$ctx.` and a context's name.
+    /// A field name, with `[INDEX]` for an element, or `$ctx.` and a context name.
     pub path: &'a [u8],
-    /// The expected kind.
+    /// Kind that the filter expects.
     pub kind: Kind,
 }
 
-/// An application's context in a process: where its value is put, for a filter that asks for it,
-/// before the frame is filled.
+/// An application context in a process: its location in front of the payload. The value is stored
+/// there before the frame is filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ApplicationContext {
     /// Kind of the value.
     pub kind: Kind,
-    /// Distance of the value before the payload, in bytes: eight bytes of a number, or a string
-    /// with its NUL.
+    /// Distance of the value before the payload, in bytes. The value is a number of eight bytes, or
+    /// a NUL-terminated string.
     pub before: u16,
 }
 
-/// Why an event is not one for a filter.
+/// The reason why a filter does not apply to an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mismatch {
-    /// It has nothing of this path: the need with this number.
+    /// The event has no value at this path: the need with this index.
     Lacks(usize),
-    /// It has it, as something else, and lacks nothing.
+    /// The value has another kind: the need with this index. No need is missing.
     IsOther(usize),
-    /// Its description makes no sense, or no payload is as long as it says.
+    /// The event's description is invalid, or longer than any payload.
     Description,
     /// There are more needs than slots.
     Needs,
 }
 
-/// Index of the thread's name in [`TABLE`].
+/// Index of the thread name in [`TABLE`].
 const PROCNAME_AT: u8 = index_of(PROCNAME) as u8;
 
-/// Values of the contexts of the thread that emits, each as a slot has it: a number of 64 bits, or
-/// the [`Word`] of a text in the frame's bytes.
+/// Context values of the emitting thread in slot format: a 64-bit number, or the [`Word`] of a text
+/// in the frame's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contexts {
     /// Values in the order of [`TABLE`].
@@ -64,10 +64,10 @@ pub struct Contexts {
 }
 
 impl Contexts {
-    /// All of them 0.
+    /// Contexts that are all 0.
     pub const NONE: Self = Self { values: [0; COUNT] };
 
-    /// The same, with this value of the context with this bit.
+    /// Returns the contexts with this value of the context with this bit.
     #[inline]
     #[must_use]
     pub const fn with(mut self, bit: u32, value: u64) -> Self {
@@ -78,7 +78,7 @@ impl Contexts {
         self
     }
 
-    /// The same, with a number that has a sign.
+    /// Returns the contexts with a signed number as this context's value.
     #[inline]
     #[must_use]
     pub const fn with_signed(self, bit: u32, value: i32) -> Self {
@@ -91,19 +91,19 @@ impl Contexts {
     }
 }
 
-/// The method for passing over the field before an anchor.
+/// The method to skip the field of variable size that ends at an anchor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SkipMethod {
-    /// Up to and with a NUL.
+    /// A string, up to and including its NUL.
     Str,
-    /// A count, and so many times this many bytes.
+    /// A count, then as many elements of this size in bytes.
     Counted(u8),
 }
 
-/// The way from one anchor to the next.
+/// A step from one anchor to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnchorStep {
-    /// From the anchor to the field, in bytes.
+    /// Distance from the anchor to the field, in bytes.
     distance: u16,
     pass: SkipMethod,
 }
@@ -113,58 +113,58 @@ pub struct AnchorStep {
 enum Value {
     Scalar(Scalar),
     Str,
-    /// A count and that many bytes.
+    /// A count, then as many bytes.
     Text,
-    /// A count and that many elements.
+    /// A count, then as many elements.
     Sequence(Scalar),
-    /// So many elements.
+    /// A fixed number of elements.
     Array(Scalar, u16),
-    /// An element of a sequence: its number.
+    /// An element of a sequence, with its index.
     Element(Scalar, u16),
     /// A context, by its index in [`TABLE`].
     Context(u8),
-    /// An application's context that is a number: so many bytes before the payload.
+    /// A numeric application context, at this many bytes before the payload.
     BeforePayload(u16),
-    /// The same of a string.
+    /// A string application context, at this many bytes before the payload.
     StrBeforePayload(u16),
 }
 
-/// The place of a need's value.
+/// The location of a need's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValuePlace {
     value: Value,
-    /// The event's field that has it; 0 for a context.
+    /// Index of the event's field; 0 for a context.
     field: u8,
     anchor: u8,
-    /// From the anchor, in bytes.
+    /// Distance from the anchor, in bytes.
     distance: u16,
-    /// From the field's beginning, in bytes.
+    /// Distance from the field's start, in bytes.
     within: u16,
 }
 
-/// The source of a slot's value if fields do not lie one after another, such as the arguments of a
-/// tracepoint before they are staged.
+/// The source of a slot's value if the fields are not in a payload, such as the arguments of a
+/// tracepoint before staging.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// The scalar that lies so many bytes behind the field's beginning.
+    /// A scalar at this offset in bytes from the field's start.
     Scalar(Scalar, u16),
-    /// The word of a string that ends with a NUL.
+    /// The word of a NUL-terminated string.
     Str,
-    /// The word of a string of a length of its own.
+    /// The word of a string with an explicit length.
     Text,
-    /// The word of a sequence of as many elements as there are.
+    /// The word of a sequence.
     Sequence(Scalar),
-    /// The word of so many elements.
+    /// The word of an array with this number of elements.
     Array(Scalar, u16),
-    /// An element of a sequence, by its number; if it is not there, the event is not one for the
-    /// filter.
+    /// An element of a sequence, with its index. If the element is missing, the filter rejects the
+    /// event.
     Element(Scalar, u16),
-    /// Not of a field: of this value.
+    /// A context with this value.
     Context(u64),
 }
 
 impl ValuePlace {
-    /// Returns the index of the event's field, and the value that the need takes of it.
+    /// Returns the index of the event's field, and the source of the need's value in this field.
     #[inline]
     pub fn source(&self, contexts: &Contexts) -> (usize, Source) {
         let source = match self.value {
@@ -174,14 +174,14 @@ impl ValuePlace {
             Value::Sequence(scalar) => Source::Sequence(scalar),
             Value::Array(scalar, length) => Source::Array(scalar, length),
             Value::Element(scalar, index) => Source::Element(scalar, index),
-            // (Who has no payload has no values before it.)
+            // Without a payload, there are no values in front of the payload.
             Value::Context(index) => Source::Context(contexts.value(index)),
             Value::BeforePayload(_) | Value::StrBeforePayload(_) => Source::Context(0),
         };
         (self.field.into(), source)
     }
 
-    /// The scalar that machine code takes, and where it is in a payload.
+    /// Returns the scalar that machine code loads, and its offset in the payload.
     pub(crate) const fn coded(&self) -> Option<(Scalar, usize)> {
         match self.value {
             Value::Scalar(scalar) if self.anchor == 0 => Some((scalar, self.distance as usize)),
@@ -190,38 +190,38 @@ impl ValuePlace {
     }
 }
 
-/// Fills frames of one filter for one event, wherever its steps are kept.
+/// A borrowed framer: fills frames of one filter for one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FramerView<'a> {
-    /// The way past what has no fixed size.
+    /// Steps past the fields of variable size.
     pub legs: &'a [AnchorStep],
-    /// Sources of the slots' values.
+    /// Locations of the slots' values.
     pub takes: &'a [ValuePlace],
 }
 
-/// A slot that machine code ([`crate::x86::emit_fill`]) does not fill, with its source.
+/// A slot that machine code ([`crate::x86::emit_fill`]) does not fill, with its value's location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemainingSlot {
     slot: u8,
     take: ValuePlace,
 }
 
-/// A framer, made of an event's description.
+/// A framer, built from an event's description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Framer {
     legs: [AnchorStep; FIELDS_MAX],
     takes: [ValuePlace; SLOTS_MAX],
-    /// Number of legs that are walked: those before the last anchor that a need has.
+    /// Number of steps to take: up to the last anchor that a need uses.
     legs_count: u8,
     takes_count: u8,
 }
 
 impl Framer {
-    /// The framer of the event with these fields, for these needs.
+    /// Creates the framer for these needs of the event with these fields.
     ///
     /// # Errors
     ///
-    /// If the event is not one for the filter.
+    /// Returns an error if the filter does not apply to the event.
     pub fn new<'a>(
         fields: &FieldViews<'_>,
         needs: impl Iterator<Item = WantedValue<'a>>,
@@ -231,7 +231,7 @@ impl Framer {
         Ok(framer)
     }
 
-    /// The framer of an event and a filter without needs.
+    /// An empty framer, for a filter without needs.
     pub const EMPTY: Self = Self {
         legs: [AnchorStep { distance: 0, pass: SkipMethod::Str }; FIELDS_MAX],
         takes: [ValuePlace { value: Value::Str, field: 0, anchor: 0, distance: 0, within: 0 };
@@ -240,12 +240,12 @@ impl Framer {
         takes_count: 0,
     };
 
-    /// Makes it the framer of the event with these fields, for these needs: in place, because it is
-    /// large.
+    /// Builds the framer for these needs of the event with these fields. Works in place, because a
+    /// framer is large.
     ///
     /// # Errors
     ///
-    /// As [`Self::new`]; then it is one of no use.
+    /// Fails like [`Self::new`]; the framer is unusable then.
     pub fn build_in_place<'a>(
         &mut self,
         fields: &FieldViews<'_>,
@@ -254,11 +254,11 @@ impl Framer {
         self.build_in_place_with(fields, needs, |_| None)
     }
 
-    /// The same in a process that has these contexts of applications, by name (`provider:name`).
+    /// Builds the framer in a process with application contexts, by name (`provider:name`).
     ///
     /// # Errors
     ///
-    /// As [`Self::build_in_place`].
+    /// Fails like [`Self::build_in_place`].
     pub fn build_in_place_with<'a>(
         &mut self,
         fields: &FieldViews<'_>,
@@ -275,7 +275,7 @@ impl Framer {
                 None => self.find_need(fields, need, number),
             };
             let take = match taken {
-                // Perhaps it lacks another: that says more.
+                // Continues, since a missing need is the more useful error.
                 Err(unfit @ Mismatch::IsOther(_)) => {
                     other.get_or_insert(unfit);
                     continue;
@@ -294,7 +294,7 @@ impl Framer {
         self.takes_count as usize
     }
 
-    /// Finds a need, and notes the legs on the way there.
+    /// Finds the value of a need, and stores the steps to its anchor.
     fn find_need(
         &mut self,
         fields: &FieldViews<'_>,
@@ -328,7 +328,7 @@ impl Framer {
         Err(if fields.is_whole() { Mismatch::Lacks(number) } else { Mismatch::Description })
     }
 
-    /// Its steps, as many as there are.
+    /// Returns a view of the used steps and locations.
     pub fn view(&self) -> FramerView<'_> {
         FramerView {
             legs: &self.legs[..usize::from(self.legs_count)],
@@ -336,20 +336,20 @@ impl Framer {
         }
     }
 
-    /// See [`FramerView::fill`].
+    /// Fills a frame like [`FramerView::fill`].
     pub fn fill(&self, frame: &mut Frame<'_>, begin: usize, contexts: &Contexts) -> bool {
         self.view().fill(frame, begin, contexts)
     }
 }
 
 impl FramerView<'_> {
-    /// Returns true if a need is the thread's name.
+    /// Returns true if a need is the thread name.
     pub fn takes_procname(&self) -> bool {
         self.takes.iter().any(|take| take.value == Value::Context(PROCNAME_AT))
     }
 
-    /// Returns the slots that machine code fills: scalars after fields of fixed size only. Slot,
-    /// type, distance from the payload's beginning in bytes.
+    /// Returns the slots that machine code fills: scalars after fields of fixed size only. Each
+    /// item has the slot, the type, and the offset in the payload in bytes.
     pub fn coded(&self) -> impl Iterator<Item = (usize, Scalar, usize)> {
         self.takes.iter().enumerate().filter_map(|(slot, take)| {
             let (scalar, distance) = take.coded()?;
@@ -357,7 +357,7 @@ impl FramerView<'_> {
         })
     }
 
-    /// Returns the least size of a payload from which machine code fills slots, in bytes.
+    /// Returns the minimum payload size in bytes for which machine code may fill slots.
     pub fn coded_bytes(&self) -> usize {
         let ends = self.coded().map(|(_, scalar, distance)| distance + scalar.size_bytes());
         ends.max().unwrap_or(0)
@@ -369,7 +369,7 @@ impl FramerView<'_> {
         rest.map(|(&take, slot)| RemainingSlot { slot, take })
     }
 
-    /// Sets the slots of a frame that machine code leaves, as [`Self::fill`] fills them.
+    /// Sets the slots that machine code does not fill, like [`Self::fill`].
     pub fn fill_rest(
         legs: &[AnchorStep],
         rest: &[RemainingSlot],
@@ -388,13 +388,13 @@ impl FramerView<'_> {
         })
     }
 
-    /// Fills a frame from the payload that lies in its bytes from `begin` on; false if something
-    /// is not there (an element beyond the end, a payload that is not as described): then the event
-    /// is not one for the filter.
+    /// Fills a frame from the payload at offset `begin` in the frame's bytes. Returns false, and so
+    /// rejects the event, if a value is missing: an element beyond the end, or a payload that does
+    /// not match the description.
     #[inline]
     pub fn fill(&self, frame: &mut Frame<'_>, begin: usize, contexts: &Contexts) -> bool {
         if self.legs.is_empty() {
-            // Nothing is behind anything: there is one anchor.
+            // All values have the first anchor, the start of the payload.
             return self.fill_from(frame, contexts, |_| begin);
         }
         let Some(anchors) = self.anchors(frame.bytes(), begin) else { return false };
@@ -431,7 +431,7 @@ fn checked_distance(distance: usize) -> Result<u16, Mismatch> {
     if distance > DISTANCE_MAX { Err(Mismatch::Description) } else { Ok(distance as u16) }
 }
 
-/// A context's value: where it is does not depend on the event.
+/// Returns the location of a context's value, which is the same for all events.
 fn context_value(context: &[u8], kind: Kind, number: usize) -> Result<ValuePlace, Mismatch> {
     let found = TABLE.iter().position(|known| known.name.as_bytes() == context);
     let index = found.ok_or(Mismatch::Lacks(number))?;
@@ -448,7 +448,7 @@ fn context_value(context: &[u8], kind: Kind, number: usize) -> Result<ValuePlace
     Ok(ValuePlace { value, field: 0, anchor: 0, distance: 0, within: 0 })
 }
 
-/// The same of an application's context.
+/// Returns the location of an application context's value.
 const fn app_value(
     found: ApplicationContext,
     kind: Kind,
@@ -464,7 +464,7 @@ const fn app_value(
     Ok(ValuePlace { value, field: 0, anchor: 0, distance: 0, within: 0 })
 }
 
-/// A path's name and index: `ids[3]`.
+/// Splits a path into name and index: `ids[3]`.
 pub(crate) fn split_index(path: &[u8]) -> Option<(&[u8], Option<u16>)> {
     let Some(inner) = path.strip_suffix(b"]") else { return Some((path, None)) };
     let open = inner.iter().rposition(|&byte| byte == b'[')?;
@@ -473,7 +473,7 @@ pub(crate) fn split_index(path: &[u8]) -> Option<(&[u8], Option<u16>)> {
     Some((name, Some(index)))
 }
 
-/// Returns the source of a slot's value in a field, and its distance from the field's beginning.
+/// Returns the source of a slot's value in a field, and its offset in the field.
 fn value_of(
     field: &FieldView<'_>,
     index: Option<u16>,
@@ -509,7 +509,7 @@ const fn kind_of_scalar(scalar: Scalar) -> Kind {
     }
 }
 
-/// A field's size in bytes, or how it is passed over.
+/// Returns a field's fixed size in bytes, or the method to skip it.
 fn size_of_field(field: &FieldView<'_>) -> Result<usize, SkipMethod> {
     let scalar_bytes = field.scalar.map_or(1, Scalar::size_bytes);
     match field.shape {
@@ -521,7 +521,7 @@ fn size_of_field(field: &FieldView<'_>) -> Result<usize, SkipMethod> {
     }
 }
 
-/// Returns the end of the field at `at`.
+/// Returns the end of the variable-size field at `at`.
 #[inline]
 fn field_end(bytes: &[u8], at: usize, pass: SkipMethod) -> Option<usize> {
     match pass {
@@ -534,8 +534,8 @@ fn field_end(bytes: &[u8], at: usize, pass: SkipMethod) -> Option<usize> {
     }
 }
 
-/// Bytes of the NUL-terminated string at `at`, without its NUL. Eight at a time: this is most of
-/// what a frame of strings costs.
+/// Returns the NUL-terminated string at `at`, without its NUL. Searches eight bytes at a time: this
+/// search dominates the cost of a frame with strings.
 #[inline]
 fn length_of_str(bytes: &[u8], at: usize) -> Option<usize> {
     const LOW: u64 = 0x0101_0101_0101_0101;
@@ -543,7 +543,7 @@ fn length_of_str(bytes: &[u8], at: usize) -> Option<usize> {
     let (words, tail) = rest.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
         let word = u64::from_le_bytes(*word);
-        // The lowest bit set is that of the first zero: a borrow goes upward only.
+        // The lowest set bit marks the first zero byte: a borrow only affects higher bytes.
         let zeros = word.wrapping_sub(LOW) & !word & LOW << 7;
         if zeros != 0 {
             return Some(8 * index + zeros.trailing_zeros() as usize / 8);

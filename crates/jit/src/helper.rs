@@ -1,9 +1,9 @@
-//! Helpers: functions that a filter can call. docs/design/0008-filters.md has the table.
+//! Helper functions that filters can call. docs/design/0008-filters.md has the table.
 
-/// Declares helpers: number, name, how many arguments (registers 1 to 5, the frame first).
+/// Declares helpers: number, name, and number of arguments (registers 1 to 5, the frame first).
 macro_rules! helpers {
     ($($number:literal $name:ident $text:literal $arguments:literal,)*) => {
-        /// A helper. Numbers are part of the contract.
+        /// A helper function. Numbers are part of the contract.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(i32)]
         #[expect(missing_docs, reason = "the table in 0008-filters.md says what each does")]
@@ -23,14 +23,14 @@ macro_rules! helpers {
                 }
             }
 
-            /// Returns the name.
+            /// Returns the helper's name.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
                 }
             }
 
-            /// Returns the number of arguments, with the frame.
+            /// Returns the number of arguments, including the frame.
             pub const fn arguments(self) -> usize {
                 match self {
                     $(Self::$name => $arguments,)*
@@ -88,7 +88,7 @@ helpers! {
 }
 
 impl Helper {
-    /// Returns the number of bytes that it compares at each edge of a string, if it does.
+    /// Returns the number of bytes compared at each end of a string; `None` for other helpers.
     pub const fn edge_bytes(self) -> Option<u8> {
         match self {
             Self::StringEdges8 => Some(8),
@@ -99,7 +99,7 @@ impl Helper {
         }
     }
 
-    /// Returns the number of bytes that it compares with numbers, if it does: 1 to 16.
+    /// Returns the number of bytes compared with numbers, 1 to 16; `None` for other helpers.
     pub const fn compared_bytes(self) -> Option<u8> {
         const NUMBER_OFFSET: u8 = Helper::BytesDiffer1 as u8 - 1;
         match self as u8 {
@@ -108,9 +108,9 @@ impl Helper {
         }
     }
 
-    /// Returns the sizes of the two numbers that a comparison of so many bytes uses. The first
-    /// number covers the beginning: the largest power of two that fits, 8 at most. The last number
-    /// covers the end; its size is 0 if the first covers all. Both may overlap.
+    /// Returns the sizes of the two numbers for a comparison of this many bytes. The first number
+    /// covers the beginning: the largest power of two that fits, 8 at most. The last number covers
+    /// the end; its size is 0 if the first number covers all bytes. The two may overlap.
     pub const fn number_bytes(compared: u8) -> (u8, u8) {
         match compared {
             13.. => (8, 8),
@@ -124,17 +124,17 @@ impl Helper {
         }
     }
 
-    /// Returns true if machine code has the helper's work in place of its call.
+    /// Returns true if machine code inlines the helper instead of calling it.
     pub const fn is_inline(self) -> bool {
         self.edge_bytes().is_some() || self.compared_bytes().is_some()
     }
 
-    /// Returns true if it visits all elements of a sequence by itself.
+    /// Returns true if the helper itself visits all elements of a sequence.
     pub const fn is_of_elements(self) -> bool {
         matches!(self, Self::Sum | Self::Least | Self::Greatest)
     }
 
-    /// Returns true if register 1 keeps the frame. Registers 2 to 5 are lost.
+    /// Returns true if register 1 still holds the frame after the call. Registers 2 to 5 are lost.
     pub const fn keeps_frame(self) -> bool {
         self.is_inline()
     }
@@ -143,21 +143,21 @@ impl Helper {
 /// A string or sequence in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word {
-    /// The offset in the frame's bytes or in the program's constants.
+    /// Offset in the frame's bytes, or in the program's constants.
     pub offset: u32,
-    /// The length in bytes, or the number of elements.
+    /// Length in bytes, or number of elements.
     pub length: u32,
-    /// True for constants.
+    /// True if the offset refers to the program's constants.
     pub is_constant: bool,
 }
 
 impl Word {
     const CONSTANT: u32 = 1 << 31;
-    /// Bits of a slot whose string is an element that the event does not have: no string has them.
-    /// A filter that comes to it says no.
+    /// Slot value of a string element that the event lacks; no string has this value. A filter that
+    /// reads the element answers no.
     pub const ABSENT: u64 = u64::MAX;
 
-    /// Reads a slot or a register.
+    /// Decodes a slot or register.
     pub const fn from_bits(bits: u64) -> Self {
         let offset = bits as u32;
         Self {
@@ -167,7 +167,7 @@ impl Word {
         }
     }
 
-    /// Returns the value for a slot.
+    /// Encodes the word for a slot.
     pub const fn to_bits(self) -> u64 {
         let mark = if self.is_constant { Self::CONSTANT } else { 0 };
         (self.length as u64) << 32 | (self.offset & !Self::CONSTANT | mark) as u64

@@ -1,11 +1,11 @@
-//! Instructions of eBPF (RFC 9669, "BPF Instruction Set Architecture"), as far as filters use them.
+//! The eBPF instructions that filters use (RFC 9669, "BPF Instruction Set Architecture").
 
-/// Bytes of an instruction; [`LDDW`] takes two.
+/// Size of an instruction in bytes; [`LDDW`] occupies two instructions.
 pub const INSN_BYTES: usize = 8;
 
 /// Classes: bits 0 to 2 of the operation.
 pub mod class {
-    /// [`super::LDDW`] only.
+    /// Wide loads ([`super::LDDW`]) only.
     pub const LD: u8 = 0;
     /// Loads.
     pub const LDX: u8 = 1;
@@ -13,21 +13,21 @@ pub mod class {
     pub const ST: u8 = 2;
     /// Stores of a register.
     pub const STX: u8 = 3;
-    /// Arithmetic, 32 bits.
+    /// 32-bit arithmetic.
     pub const ALU: u8 = 4;
-    /// Jumps that compare 64 bits; calls; exit.
+    /// Jumps with 64-bit comparisons; calls; exit.
     pub const JMP: u8 = 5;
-    /// Jumps that compare 32 bits.
+    /// Jumps with 32-bit comparisons.
     pub const JMP32: u8 = 6;
-    /// Arithmetic, 64 bits.
+    /// 64-bit arithmetic.
     pub const ALU64: u8 = 7;
 }
 
 /// The second operand of arithmetic and jumps: bit 3 of the operation.
 pub mod source {
-    /// The immediate.
+    /// The immediate is the operand.
     pub const K: u8 = 0;
-    /// The source register.
+    /// The source register is the operand.
     pub const X: u8 = 8;
 }
 
@@ -47,7 +47,7 @@ pub mod alu {
     pub const AND: u8 = 0x50;
     /// `dst <<= src`, modulo the width.
     pub const LSH: u8 = 0x60;
-    /// `dst >>= src`, modulo the width, without a sign.
+    /// `dst >>= src`, modulo the width, logical.
     pub const RSH: u8 = 0x70;
     /// `dst = -dst`.
     pub const NEG: u8 = 0x80;
@@ -59,14 +59,14 @@ pub mod alu {
     pub const MOV: u8 = 0xb0;
     /// `dst >>= src`, modulo the width, with sign extension.
     pub const ARSH: u8 = 0xc0;
-    /// Byte order. Class ALU converts to little endian (source K) or big endian (X); ALU64 always
-    /// swaps. The immediate is the width in bits.
+    /// Byte order conversion. Class ALU converts to little endian (source K) or big endian (X);
+    /// ALU64 always swaps. The immediate is the width in bits.
     pub const END: u8 = 0xd0;
 }
 
 /// Jumps: bits 4 to 7 of the operation.
 pub mod jump {
-    /// Always; class JMP32: by the immediate.
+    /// Unconditional; in class JMP32, the immediate is the distance.
     pub const JA: u8 = 0x00;
     /// `dst == src`.
     pub const JEQ: u8 = 0x10;
@@ -78,9 +78,9 @@ pub mod jump {
     pub const JSET: u8 = 0x40;
     /// `dst != src`.
     pub const JNE: u8 = 0x50;
-    /// `dst > src`.
+    /// `dst > src`, signed.
     pub const JSGT: u8 = 0x60;
-    /// `dst >= src`.
+    /// `dst >= src`, signed.
     pub const JSGE: u8 = 0x70;
     /// Calls a helper (source register 0), or a function of the program (1), by the immediate.
     pub const CALL: u8 = 0x80;
@@ -90,9 +90,9 @@ pub mod jump {
     pub const JLT: u8 = 0xa0;
     /// `dst <= src`, unsigned.
     pub const JLE: u8 = 0xb0;
-    /// `dst < src`.
+    /// `dst < src`, signed.
     pub const JSLT: u8 = 0xc0;
-    /// `dst <= src`.
+    /// `dst <= src`, signed.
     pub const JSLE: u8 = 0xd0;
 }
 
@@ -110,36 +110,37 @@ pub mod size {
 
 /// Modes of loads and stores: bits 5 to 7 of the operation.
 pub mod mode {
-    /// [`super::LDDW`].
+    /// Wide load ([`super::LDDW`]).
     pub const IMM: u8 = 0x00;
-    /// At a register plus offset.
+    /// Address in a register, plus offset.
     pub const MEM: u8 = 0x60;
-    /// At a register plus offset; loads are sign-extended.
+    /// Address in a register, plus offset; loads are sign-extended.
     pub const MEMSX: u8 = 0x80;
 }
 
 /// The source register of a call: the meaning of the immediate.
 pub mod call {
-    /// A helper's number.
+    /// Number of a helper.
     pub const HELPER: u8 = 0;
-    /// The distance to a function, from the next instruction.
+    /// Distance to a function, from the next instruction.
     pub const FUNCTION: u8 = 1;
 }
 
-/// Source register of [`LDDW`] that makes of its immediate the address of a function of the
-/// program: the distance to it, from the next instruction (the kernel's `BPF_PSEUDO_FUNC`).
+/// Source register of an [`LDDW`] that loads the address of a function of the program. The
+/// immediate is the distance from the next instruction (the kernel's `BPF_PSEUDO_FUNC`).
 pub const LDDW_FUNCTION: u8 = 4;
 
-/// Loads 64 bits: the immediate, and as upper half that of the second part, whose operation is 0.
+/// Loads 64 bits: the lower half is the immediate; the upper half is the immediate of the second
+/// part, whose operation is 0.
 pub const LDDW: u8 = class::LD | size::DW | mode::IMM;
-/// Ends a function.
+/// Operation that ends a function.
 pub const EXIT: u8 = class::JMP | jump::EXIT;
-/// Calls.
+/// Operation that calls a function or a helper.
 pub const CALL: u8 = class::JMP | jump::CALL;
 
-/// Register 1: the frame, at entry.
+/// Register 1: holds the frame at entry.
 pub const FRAME: u8 = 1;
-/// Register 10: the stack's end.
+/// Register 10: holds the end of the stack.
 pub const STACK_END: u8 = 10;
 /// Number of registers.
 pub const REGISTERS: usize = 11;
@@ -147,15 +148,15 @@ pub const REGISTERS: usize = 11;
 /// One instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Insn {
-    /// The operation.
+    /// Operation of the instruction.
     pub op: u8,
-    /// The register that it changes or compares, 0 to 15 (there are none above 10).
+    /// Register that the instruction changes or compares, 0 to 15 (those above 10 do not exist).
     pub dst: u8,
-    /// The register that it reads, 0 to 15.
+    /// Register that the instruction reads, 0 to 15.
     pub src: u8,
     /// Distance of jumps, in instructions from the next; offset of loads and stores, in bytes.
     pub offset: i16,
-    /// Immediate.
+    /// Immediate operand.
     pub immediate: i32,
 }
 
@@ -179,7 +180,7 @@ impl Insn {
         [self.op, self.dst & 15 | self.src << 4, low, high, a, b, c, d]
     }
 
-    /// Returns the class.
+    /// Returns the instruction's class.
     pub const fn class(self) -> u8 {
         self.op & 7
     }
@@ -191,7 +192,7 @@ mod tests {
 
     #[test]
     fn bytes_are_those_of_the_standard() {
-        // RFC 9669, 3: a jump if r1 > r2 (unsigned) by 5.
+        // Example of RFC 9669, 3: a jump by 5 if r1 > r2 (unsigned).
         let jump = Insn {
             op: class::JMP | source::X | jump::JGT,
             dst: 1,

@@ -1,10 +1,10 @@
-//! Filters as traced programs run them: eBPF instructions, and what is needed to run them.
+//! Runs filters in traced programs: eBPF instructions, verifier, interpreter and code generator.
 //!
-//! A filter comes from memory that others can write. So its user copies it, verifies the copy, and
-//! interprets it or makes machine code of it, one instruction at a time (Sharma, Dagenais 2015,
-//! section 4.4). The data of a filter, the helpers, and the bytes of an object are in
-//! docs/design/0008-filters.md. Nothing here allocates, blocks, or makes a system call except
-//! through helpers that it is given.
+//! A filter comes from memory that other processes can write. So its user copies it, verifies the
+//! copy, and interprets it or compiles it, one instruction at a time (Sharma, Dagenais 2015,
+//! section 4.4). docs/design/0008-filters.md describes a filter's data, the helpers, and the object
+//! format. This crate does not allocate, block, or make system calls, except through the helpers
+//! that its caller provides.
 #![no_std]
 #![deny(unsafe_code)]
 
@@ -26,21 +26,21 @@ pub mod scan;
 pub mod verify;
 pub mod x86;
 
-/// Most instructions of a program.
+/// Maximum number of instructions in a program.
 pub const INSTRUCTIONS_MAX: usize = 4096;
-/// Most needs of a filter, which are slots of its frame.
+/// Maximum number of needs of a filter, which are the slots of its frame.
 pub const SLOTS_MAX: usize = 64;
-/// Most cells of state.
+/// Maximum number of state cells.
 pub const CELLS_MAX: usize = 64;
-/// Most functions of a program.
+/// Maximum number of functions in a program.
 pub const FUNCTIONS_MAX: usize = 32;
-/// Size of the stack of a program and all functions that it calls.
+/// Stack size of a program with all functions that it calls, in bytes.
 pub const STACK_BYTES: usize = 512;
-/// Most nested function calls, with the program itself.
+/// Maximum depth of function calls, including the program itself.
 pub const DEPTH_MAX: usize = 8;
-/// Most elements that a helper visits.
+/// Maximum number of elements that a helper visits.
 pub const ELEMENTS_MAX: usize = 4096;
-/// Most steps of a program without another limit.
+/// Default limit on the steps of a program.
 pub const STEPS_MAX: u64 = 1_000_000;
 
 /// The kind of a field or context in a filter. Values are part of the contract.
@@ -51,7 +51,7 @@ pub enum Kind {
     Signed = 1,
     /// An unsigned integer, or a Boolean.
     Unsigned = 2,
-    /// Bits of an `f64`.
+    /// A float, as the bits of an `f64`.
     Float = 3,
     /// A word: offset and length in bytes.
     String = 4,
@@ -64,7 +64,7 @@ impl Kind {
     pub const ALL: [Self; 5] =
         [Self::Signed, Self::Unsigned, Self::Float, Self::String, Self::Sequence];
 
-    /// Returns the name for users and C headers.
+    /// Returns the kind's name for users and C headers.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Signed => "signed",

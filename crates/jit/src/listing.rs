@@ -1,5 +1,5 @@
-//! Instructions as text, as llvm-objdump and bpftool show them: one line each, registers `r0` to
-//! `r10` for 64 bits, `w0` to `w10` for 32, helpers by their names.
+//! Formats instructions like llvm-objdump and bpftool: one line each, registers `r0` to `r10` for
+//! 64 bits, `w0` to `w10` for 32 bits, helpers by name.
 
 use core::fmt;
 
@@ -9,21 +9,21 @@ use crate::insn::{
 };
 use crate::program::Program;
 
-/// Shows one instruction; with its second half, if it has one.
+/// Formats one instruction, with its second half if it has one.
 #[derive(Debug, Clone, Copy)]
 pub struct Line {
-    /// The instruction.
+    /// Instruction to format.
     pub insn: Insn,
-    /// The instruction behind it, which matters for [`LDDW`] only.
+    /// Following instruction; used only for [`LDDW`].
     pub next: Insn,
 }
 
-/// Shows a program, one instruction a line: `index: bytes  text`.
+/// Formats a program, one instruction per line: `index: bytes  text`.
 #[derive(Debug, Clone, Copy)]
 pub struct Listing<'a>(pub Program<'a>);
 
 impl Line {
-    /// The line of an instruction in a program.
+    /// Creates the line of an instruction in a program.
     pub fn of(program: Program<'_>, index: usize) -> Self {
         Self { insn: program.insn(index), next: program.insn(index.saturating_add(1)) }
     }
@@ -70,7 +70,7 @@ impl Line {
     }
 }
 
-/// A register of a class: `w` where 32 bits of it are used.
+/// A register of a class: `w` for its 32-bit form.
 struct Register(u8, bool);
 
 impl fmt::Display for Register {
@@ -79,7 +79,7 @@ impl fmt::Display for Register {
     }
 }
 
-/// The second operand of arithmetic and jumps.
+/// Second operand of arithmetic and jumps.
 struct Operand(Insn, bool);
 
 impl fmt::Display for Operand {

@@ -9,19 +9,19 @@
 //!           | 8: 64 bits | 16: an element of an array
 //! ```
 //!
-//! A need without a record may have any meaning of its kind; one with several has one of them. In a
-//! block, meanings are an entry of their own, without rules, after the filter's: an agent that
-//! does not know meanings skips it, because it selects no event. The agent reads meanings when it
-//! makes an event's plan, never when it runs the filter.
+//! A need without a record may have any meaning of its kind; one with several records must match
+//! one of them. In a block, meanings are a separate entry without rules, after the filter's entry.
+//! An agent without support for meanings skips this entry, because it selects no event. The agent
+//! reads meanings when it plans an event, never when it runs the filter.
 
 use trackway_schema::{FieldView, FieldViews, Scalar, Shape};
 
 use crate::framer::split_index;
 use crate::object::Alternative;
 
-/// The beginning of meanings.
+/// Header of encoded meanings.
 pub const HEAD: [u8; 8] = *b"twm\x01\0\0\0\0";
-/// Size of a record.
+/// Size of a record, in bytes.
 pub const RECORD_BYTES: usize = 8;
 const IS_NARROW: u8 = 1;
 const HAS_LABELS: u8 = 2;
@@ -29,22 +29,22 @@ const MATCHES_NO_EVENT: u8 = 4;
 const IS_WIDE: u8 = 8;
 const IS_OF_ARRAY: u8 = 16;
 const FLAGS: u8 = IS_NARROW | HAS_LABELS | MATCHES_NO_EVENT | IS_WIDE | IS_OF_ARRAY;
-/// Size of an integer that is not narrow.
+/// Size of a 64-bit integer, in bytes.
 const WIDE_BYTES: usize = 8;
 
-/// The requirements on a need in addition to its kind.
+/// Requirements on a need in addition to its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Meaning {
-    /// Fewer than 64 bits.
+    /// The integer has fewer than 64 bits.
     pub is_narrow: bool,
-    /// Exactly 64 bits.
+    /// The integer has exactly 64 bits.
     pub is_wide: bool,
-    /// It is an element of an array: a sequence may lack it, and who fills frames asks for it
-    /// before all else.
+    /// The value is an element of an array. A sequence may lack the element, and the framer reads
+    /// it before the filter runs.
     pub is_of_array: bool,
-    /// The type of its elements.
+    /// Type of the elements.
     pub elements: Option<Scalar>,
-    /// The hash of its labels, by [`hash_of_labels`].
+    /// Hash of the labels, by [`hash_of_labels`].
     pub labels: Option<u32>,
     /// A requirement that no event meets: no alternative serves such events until one is compiled.
     pub is_nobodys: bool,
@@ -71,7 +71,7 @@ impl Meaning {
         [alternative, need, flags, elements, a, b, c, d]
     }
 
-    /// Decodes requirements; `None`: a part is unknown.
+    /// Decodes requirements; returns `None` if a part is unknown.
     fn read([flags, scalar, labels @ ..]: [u8; 6]) -> Option<Self> {
         let elements = match scalar {
             0 => None,
@@ -103,8 +103,8 @@ impl Meaning {
     }
 }
 
-/// A hash (FNV-1a, folded to 32 bits) of an enumeration's labels, one behind the other as a
-/// description has them.
+/// Returns a hash (FNV-1a, folded to 32 bits) of an enumeration's labels, encoded one after another
+/// as in an event description.
 pub fn hash_of_labels(labels: &[u8]) -> u32 {
     let add = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = labels.iter().fold(0xcbf2_9ce4_8422_2325_u64, add);
@@ -118,7 +118,7 @@ pub struct Meanings<'a> {
 }
 
 impl<'a> Meanings<'a> {
-    /// Decodes meanings; `None`: the format is unknown.
+    /// Decodes meanings; returns `None` if the format is unknown.
     pub fn decode(bytes: &'a [u8]) -> Option<Self> {
         let records = bytes.strip_prefix(&HEAD)?;
         let (whole, rest) = records.as_chunks::<RECORD_BYTES>();
@@ -127,21 +127,21 @@ impl<'a> Meanings<'a> {
         (rest.is_empty() && whole.iter().all(is_known)).then_some(Self { records })
     }
 
-    /// Returns true if an event, whose fields meet an alternative's needs, also meets its meanings.
+    /// Returns true if an event whose fields meet an alternative's needs also meets its meanings.
     pub fn are_of(
         &self,
         fields: &FieldViews<'_>,
         number: usize,
         alternative: &Alternative<'_>,
     ) -> bool {
-        // Most objects have none.
+        // Most objects have no meanings.
         if self.records.is_empty() {
             return true;
         }
         alternative.needs().zip(0..).all(|(need, at)| self.is_met(fields, number, need.path, at))
     }
 
-    /// Returns the possible meanings of a need; none: any of its kind.
+    /// Returns the allowed meanings of a need; an empty list allows any meaning of its kind.
     pub fn of(&self, alternative: usize, need: usize) -> impl Iterator<Item = Meaning> + 'a {
         let (records, _) = self.records.as_chunks::<RECORD_BYTES>();
         records

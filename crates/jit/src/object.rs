@@ -1,8 +1,8 @@
-//! The bytes of an object: a filter's alternatives, as the recorder publishes them.
+//! The byte format of an object: a filter's alternatives, as the recorder publishes them.
 //!
-//! Who reads an object takes it for hostile: [`Object::decode`] goes through all of it once, and
-//! what comes out of the views afterwards is inside the bytes. Programs are bounded here, but not
-//! verified. The layout is drawn in docs/design/0008-filters.md.
+//! Readers treat an object as hostile: [`Object::decode`] checks all of it once, and the results of
+//! the views are inside the bytes. Decoding bounds the programs, but does not verify them.
+//! docs/design/0008-filters.md shows the layout.
 
 use core::fmt;
 
@@ -11,24 +11,25 @@ use crate::program::Program;
 use crate::{CELLS_MAX, Kind, SLOTS_MAX};
 
 const MAGIC: [u8; 3] = *b"twf";
-/// The version of objects whose alternatives differ in kinds.
+/// Version of objects whose alternatives differ in kinds.
 pub const VERSION: u8 = 1;
-/// The version of objects with alternatives that differ only in meanings ([`crate::meaning`]): a
-/// reader without meanings must not take the first one with matching kinds.
+/// Version of objects with alternatives that differ only in meanings ([`crate::meaning`]). A reader
+/// without meanings must reject such objects, instead of using the first alternative with matching
+/// kinds.
 pub const VERSION_OF_MEANINGS: u8 = 2;
-/// The alignment of programs, from the object's beginning.
+/// Alignment of programs, from the object's beginning.
 const ALIGNMENT: usize = 8;
 
 /// A field or context that a filter reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need<'a> {
-    /// The kind that the filter expects.
+    /// Kind that the filter expects.
     pub kind: Kind,
-    /// The name, with those of the structures around it.
+    /// Name, preceded by the names of the enclosing structures.
     pub path: &'a str,
 }
 
-/// An object whose bytes are checked.
+/// An object whose bytes were checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Object<'a> {
     bytes: &'a [u8],
@@ -46,12 +47,12 @@ pub struct Alternative<'a> {
     programs_count: u8,
 }
 
-/// The error that bytes are no object.
+/// The error for bytes that are no object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeError {
-    /// The offset of the problem.
+    /// Offset of the problem.
     pub offset: usize,
-    /// The problem.
+    /// Description of the problem.
     pub reason: &'static str,
 }
 
@@ -139,10 +140,10 @@ impl<'a> Cursor<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// The object of these bytes. The time is in proportion to them.
+    /// Decodes an object. The time is proportional to its size.
     ///
     /// # Errors
-    /// If they are none, or have something behind it.
+    /// Returns an error if the bytes are no object, or if bytes follow the object.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut cursor = Cursor { bytes, at: 0 };
         if cursor.chunk()? != MAGIC {
@@ -167,12 +168,12 @@ impl<'a> Object<'a> {
         Ok(Self { bytes, alternatives, cells })
     }
 
-    /// Returns the number of cells of state that its programs share.
+    /// Returns the number of state cells that the programs share.
     pub fn cells(&self) -> usize {
         self.cells.into()
     }
 
-    /// Returns the alternatives; the first whose needs an event meets is its filter.
+    /// Returns the alternatives. The first one whose needs an event meets is the event's filter.
     pub fn alternatives(&self) -> impl Iterator<Item = Alternative<'a>> {
         let mut cursor = Cursor { bytes: self.bytes, at: MAGIC.len() + 3 };
         (0..self.alternatives).map_while(move |_| cursor.alternative().ok())
@@ -180,7 +181,7 @@ impl<'a> Object<'a> {
 }
 
 impl<'a> Alternative<'a> {
-    /// Returns the needs, in the order of the frame's slots; [`SLOTS_MAX`] at most.
+    /// Returns the needs, in the order of the frame's slots; at most [`SLOTS_MAX`].
     pub fn needs(&self) -> impl Iterator<Item = Need<'a>> + use<'a> {
         let mut cursor = self.needs;
         (0..self.needs_count).map_while(move |_| cursor.need().ok())
@@ -191,7 +192,7 @@ impl<'a> Alternative<'a> {
         self.needs_count.into()
     }
 
-    /// Returns the strings and patterns that its programs refer to.
+    /// Returns the strings and patterns that the programs refer to.
     pub fn constants(&self) -> &'a [u8] {
         self.constants
     }
@@ -211,11 +212,11 @@ impl<'a> Alternative<'a> {
 /// An alternative to encode.
 #[derive(Debug, Clone, Copy)]
 pub struct AlternativeParts<'a> {
-    /// See [`Alternative::needs`].
+    /// Needs: see [`Alternative::needs`].
     pub needs: &'a [Need<'a>],
-    /// See [`Alternative::constants`]; 65,535 bytes at most.
+    /// Constants: see [`Alternative::constants`]; at most 65,535 bytes.
     pub constants: &'a [u8],
-    /// See [`Alternative::programs`]; 255 at most.
+    /// Programs: see [`Alternative::programs`]; at most 255.
     pub programs: &'a [&'a [Insn]],
 }
 
@@ -224,7 +225,7 @@ pub struct AlternativeParts<'a> {
 pub enum EncodeError {
     /// The buffer is too small.
     NoRoom,
-    /// The result would be invalid: something is missing, or there is too much of it.
+    /// The result would be invalid: a part is missing, or too large.
     Invalid(DecodeError),
 }
 
@@ -239,7 +240,7 @@ impl fmt::Display for EncodeError {
 
 impl core::error::Error for EncodeError {}
 
-/// A buffer that is filled from its beginning.
+/// A writer that fills a buffer from its beginning.
 struct Writer<'b> {
     buffer: &'b mut [u8],
     at: usize,
@@ -253,7 +254,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Converts a count or a size to the smaller type that the format has.
+    /// Converts a count or a size to the smaller type of the format.
     fn narrow<T: TryFrom<usize>>(&self, count: usize) -> Result<T, EncodeError> {
         let error = DecodeError { offset: self.at, reason: "more than can be counted" };
         T::try_from(count).map_err(|_| EncodeError::Invalid(error))
@@ -279,10 +280,10 @@ impl Writer<'_> {
     }
 }
 
-/// Encodes an object into the beginning of `buffer`; its size in bytes.
+/// Encodes an object at the beginning of `buffer`; returns its size in bytes.
 ///
 /// # Errors
-/// If the buffer is too small, or if what came out would not be decoded again.
+/// Returns an error if the buffer is too small, or if the result could not be decoded.
 pub fn encode(
     cells: u8,
     alternatives: &[AlternativeParts<'_>],

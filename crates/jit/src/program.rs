@@ -10,7 +10,7 @@ pub struct Program<'a> {
 }
 
 impl<'a> Program<'a> {
-    /// Returns the program of these bytes; `None`: their number is wrong.
+    /// Returns the program in these bytes; `None` if the number of bytes is wrong.
     pub const fn new(bytes: &'a [u8]) -> Option<Self> {
         let whole = bytes.len().is_multiple_of(INSN_BYTES);
         if whole && !bytes.is_empty() && bytes.len() / INSN_BYTES <= INSTRUCTIONS_MAX {
@@ -32,24 +32,24 @@ impl<'a> Program<'a> {
         bytes.and_then(|bytes| bytes.first_chunk()).map_or(Insn::default(), |b| Insn::decode(*b))
     }
 
-    /// Returns the number that the instruction with this index loads, if it is an [`LDDW`].
+    /// Returns the 64-bit number that the [`LDDW`] with this index loads.
     pub fn wide(self, index: usize) -> u64 {
         let low = self.insn(index).immediate as u32;
         let high = self.insn(index + 1).immediate as u32;
         u64::from(high) << 32 | u64::from(low)
     }
 
-    /// Returns the instructions as bytes, with second halves of [`LDDW`].
+    /// Returns the encoded instructions, with second halves of [`LDDW`].
     pub const fn code(self) -> &'a [[u8; INSN_BYTES]] {
         self.bytes.as_chunks().0
     }
 
-    /// Returns all bytes.
+    /// Returns the program's bytes.
     pub const fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Returns the instructions with their indexes, without second halves of [`LDDW`].
+    /// Returns the instructions with their indices, without second halves of [`LDDW`].
     pub fn insns(self) -> impl Iterator<Item = (usize, Insn)> + 'a {
         let mut next = 0;
         core::iter::from_fn(move || {

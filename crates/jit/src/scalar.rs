@@ -1,8 +1,8 @@
-//! Scalars of a staged payload, as values of slots.
+//! Converts scalars of a staged payload to slot values.
 
 use trackway_schema::Scalar;
 
-/// The value of the scalar at `at`, as a slot has it; `None`: there are not as many bytes.
+/// Returns the scalar at `at` as a slot's value; `None` if it exceeds the bytes.
 #[inline]
 pub fn scalar_at(bytes: &[u8], at: usize, scalar: Scalar) -> Option<u64> {
     let signed = |value: i64| Some(value.cast_unsigned());

@@ -1,20 +1,20 @@
-//! Known contents of a register at an instruction, from the instructions straight before it: to
-//! find the arguments of helpers before the program runs.
+//! Determines the contents of a register from the preceding straight-line instructions, to find the
+//! arguments of helpers before the program runs.
 
 use crate::insn::{CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, alu, class, source};
 use crate::program::Program;
 use crate::verify::{InsnSet, jump_target};
 
-/// The known contents of a register.
+/// The statically known contents of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KnownValue {
     /// A constant.
     Number(i64),
-    /// A function of the program, by its first instruction.
+    /// A function of the program, by the index of its first instruction.
     Function(usize),
 }
 
-/// A program with the targets of its jumps.
+/// A program with its jump targets.
 #[derive(Debug)]
 pub struct Scan<'p> {
     program: Program<'p>,
@@ -34,8 +34,8 @@ impl<'p> Scan<'p> {
         Self { program, targets }
     }
 
-    /// Returns the contents of `register` before the instruction at `at`, if instructions since the
-    /// last jump target determine them.
+    /// Returns the contents of `register` before the instruction at `at`. Returns `None` unless the
+    /// instructions since the last jump target determine them.
     pub fn known(&self, at: usize, register: u8) -> Option<KnownValue> {
         for before in (0..at).rev() {
             if self.targets.has(before + 1) {
@@ -43,10 +43,10 @@ impl<'p> Scan<'p> {
             }
             let insn = self.program.insn(before);
             match insn.class() {
-                // Calls change the registers of arguments; after other jumps, not all paths arrive
-                // here.
+                // Calls change the argument registers. After other jumps, not all paths reach this
+                // place.
                 class::JMP | class::JMP32 => return None,
-                // The second half of a wide load changes nothing by itself.
+                // The second half of a wide load has no effect of its own.
                 class::LD if insn.op != LDDW => {}
                 class::LD | class::LDX | class::ALU | class::ALU64 if insn.dst == register => {
                     return known_result(before, insn);
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(known_before_last(&[mov_insn(2, 3), copied, CALL_INSN]), None);
         let wide = Insn { op: LDDW, dst: 2, ..Insn::default() };
         assert_eq!(known_before_last(&[mov_insn(2, 3), wide, Insn::default(), CALL_INSN]), None);
-        // Two paths lead to the call.
+        // Two paths lead to the call, so the contents are unknown.
         assert_eq!(known_before_last(&[jump_insn(1), mov_insn(2, 3), CALL_INSN]), None);
     }
 }

@@ -1,4 +1,5 @@
-//! Filters in restricted C, as clang compiles them: accepted, and right in both ways.
+//! Filters in restricted C, compiled by clang: accepted, and correct in interpreter and machine
+//! code.
 
 mod common;
 
@@ -15,7 +16,7 @@ use trackway_testkit::TemporaryFolder;
 
 const SLOTS: usize = 10;
 
-/// A filter in C, and the same in Rust.
+/// A filter in C, and the same function in Rust.
 struct Case {
     name: &'static str,
     source: &'static str,
@@ -113,7 +114,7 @@ const CASES: [Case; 14] = [
             let (c, d) = (f[2] ^ a, f[3].wrapping_add(b));
             let (e, g) = (f[4].wrapping_sub(c), f[5].wrapping_mul(d));
             let h = hash_fnv1a(BYTES);
-            // The cell's count was 5.
+            // The cell's count starts at 5.
             let j = h ^ h.wrapping_add(5);
             let sum = a ^ (b << 1) ^ (c << 2) ^ (d << 3) ^ (e << 4) ^ (g << 5);
             sum ^ h ^ j.wrapping_add(f[6])
@@ -251,7 +252,7 @@ fn hash_fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
-/// The bytes of the program that clang makes of a filter.
+/// Compiles a filter with clang; returns the bytes of its program.
 fn compile_filter(case: &Case, cpu: &str) -> Vec<u8> {
     let folder = TemporaryFolder::new();
     let (source, output) = (folder.join("filter.c"), folder.join("filter.o"));
@@ -269,7 +270,7 @@ fn compile_filter(case: &Case, cpu: &str) -> Vec<u8> {
     link_object(&std::fs::read(&output).expect("an object"))
 }
 
-/// The object's code, with addresses of functions as this project's loads of functions.
+/// Extracts the object's code, with function addresses as loads with `LDDW_FUNCTION`.
 fn link_object(elf: &[u8]) -> Vec<u8> {
     let file = object::File::parse(elf).expect("an ELF file");
     let text = file.section_by_name(".text").expect("code");

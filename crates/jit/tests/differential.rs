@@ -1,7 +1,7 @@
-//! Random programs, interpreted and as machine code: same answers, same state behind them, steps
-//! within what the verifier has said. Programs that keep the rules by their making are accepted;
-//! of damaged ones, and of random bytes, whatever is accepted runs, with pages without access
-//! beside the frame and beside what its words speak of.
+//! Compares interpreter and machine code on random programs: answers and state are equal, and the
+//! steps stay within the verifier's limit. Valid generated programs are accepted. Of damaged
+//! programs and random bytes, those that the verifier accepts run, too, with guard pages beside the
+//! frame and beside the bytes of its words.
 
 mod common;
 
@@ -14,8 +14,8 @@ use common::{
 use trackway_jit::insn::{INSN_BYTES, alu, class};
 use trackway_jit::verify::Rules;
 
-/// Rules for programs whose steps are counted with 4,096 elements for each `any`, which their
-/// sequences have not.
+/// Returns rules without a step limit. The verifier counts 4,096 elements for each `any`, far more
+/// than the sequences here have.
 fn rules_without_step_limit() -> Rules {
     Rules { steps_max: u64::MAX, ..Rules::new(SLOTS as usize) }
 }
@@ -35,7 +35,7 @@ fn random_programs_do_the_same_in_both_ways() {
     }
 }
 
-/// With one instruction of another meaning in one of the two, the comparison above must differ.
+/// The comparison detects a single instruction with a changed meaning.
 #[test]
 fn a_difference_is_seen() {
     let mut seen = 0;
@@ -59,7 +59,7 @@ fn a_difference_is_seen() {
     assert!(seen > 100, "{seen} of 200");
 }
 
-/// Results of another interpreter are the same for the instructions that it supports.
+/// Another interpreter yields the same results for the instructions that it supports.
 #[test]
 fn another_interpreter_says_the_same() {
     for seed in 0..1000 {
@@ -120,7 +120,7 @@ fn random_bytes_are_rejected_or_do_the_same_in_both_ways() {
                 [dice.next_below(24) as u8, 0, 0, 0]
             });
         }
-        // Nothing ends without an end.
+        // Appends an exit, so that the program can end.
         bytes.extend([0xb7, 0, 0, 0, 1, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0]);
         if let Ok(verified) = verify_program(&bytes, rules_without_step_limit()) {
             run_both(&[verified], &random_input(&mut dice));

@@ -1,4 +1,4 @@
-//! Code that reads payloads says what the interpreter says of a frame that was filled from them.
+//! Code that reads payloads returns the interpreter's answers for frames filled from the payloads.
 
 mod common;
 
@@ -21,14 +21,14 @@ use trackway_schema::{Encoder, FieldViews, Scalar, Shape};
 use trackway_testkit::{Executable, GuardedBytes};
 
 const CONTEXTS: Contexts = Contexts::NONE.with(VPID, 7).with(VTID, 8);
-/// Registers of such programs.
+/// Registers that direct programs may use for numbers.
 const NUMBER_REGISTERS: [u8; 5] = [0, 2, 3, 4, 5];
 
 extern "C" fn return_zero() -> u64 {
     0
 }
 
-/// The framer of an event of these scalars, whose needs are its fields.
+/// Builds the framer of an event with these scalars, whose needs are all its fields.
 fn build_framer(scalars: &[Scalar]) -> Framer {
     let mut buffer = [0; 4096];
     let mut encoder = Encoder::new(&mut buffer, b"test", b"event", 6).expect("room");
@@ -55,7 +55,7 @@ fn build_framer(scalars: &[Scalar]) -> Framer {
     Framer::new(&fields, wanted).expect("its fields")
 }
 
-/// A program on so many slots that keeps to them.
+/// Generates a random program that reads only these slots.
 fn random_program(dice: &mut Dice, slots: u64) -> Vec<Insn> {
     const OPERATIONS: [u8; 12] = [
         alu::ADD,
@@ -104,7 +104,7 @@ fn random_program(dice: &mut Dice, slots: u64) -> Vec<Insn> {
                 _ => {}
             }
         }
-        // Half of what calculates and compares does so in 32 bits.
+        // Half of the arithmetic and comparisons use 32 bits.
         if dice.next_below(2) == 0 {
             match insn.class() {
                 class::ALU64 => insn.op = insn.op & !7 | class::ALU,
@@ -152,9 +152,10 @@ fn answers_are_those_of_a_frame() {
         let mut frame = Frame::new(&environment, &payload);
         assert!(framer.fill(&mut frame, 0, &CONTEXTS));
         let expected = interpret::run(&[program], &frame).expect("it ends").answer != 0;
-        // Behind and before the payload is nothing that could be read.
+        // Guard pages surround the payload.
         let guarded = GuardedBytes::new(&payload);
-        // SAFETY: the code of a verified program, on a payload with as many bytes.
+        // SAFETY: the code belongs to a verified program, and the payload has all bytes that it
+        // reads.
         let answer = unsafe {
             std::mem::transmute::<*const u8, Direct>(code.start())(guarded.bytes().as_ptr())
         };
@@ -164,7 +165,7 @@ fn answers_are_those_of_a_frame() {
     assert!(cfg!(not(target_arch = "x86_64")) || (yes > 500 && no > 500), "{yes} and {no}");
 }
 
-/// Any other use of the frame needs one; registers that belong to the caller need a stack.
+/// Other uses of the frame need a real frame; callee-saved registers need a stack.
 #[test]
 fn what_needs_a_frame_is_not_made_for_payloads() {
     let scalars = [Scalar::U64, Scalar::F32, Scalar::U32];

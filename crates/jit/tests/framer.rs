@@ -1,4 +1,4 @@
-//! Framers: what they put into frames is what was put into payloads, wherever it lies there.
+//! Framers copy the values of payloads to frames, whatever the payload's layout.
 
 use proptest::prelude::*;
 use trackway_jit::Kind;
@@ -15,19 +15,19 @@ use trackway_testkit::{Executable, GuardedBytes};
 const NAME: Word = Word { offset: 1, length: 3, is_constant: false };
 const CONTEXTS: Contexts =
     Contexts::NONE.with(VPID, 7).with_signed(VTID, -1).with(PROCNAME, NAME.to_bits());
-/// Bytes in front of payloads.
+/// Bytes in front of the payload.
 const PAYLOAD_OFFSET: usize = 5;
 
 extern "C" fn return_zero() -> u64 {
     0
 }
 
-/// A field with its bytes in a payload.
+/// A field with its values and its bytes in a payload.
 #[derive(Debug, Clone)]
 struct Field {
     shape: Shape,
     scalar: Option<Scalar>,
-    /// Elements; one of a scalar; of strings, bytes.
+    /// Elements of the field: one for a scalar, the bytes for a string.
     elements: Vec<u64>,
 }
 
@@ -76,7 +76,7 @@ impl Field {
         }
     }
 
-    /// Returns the value of an element in a slot.
+    /// Returns the slot value of an element.
     fn value(&self, index: usize) -> u64 {
         let bits = self.elements[index];
         let signed = |value: i64| value.cast_unsigned();
@@ -129,8 +129,8 @@ fn build_framer(encoded: &[u8], needs: &[(String, Kind)]) -> Result<Framer, Mism
     Framer::new(&fields, needs.iter().map(|(path, kind)| WantedValue { path, kind: *kind }))
 }
 
-/// The slots of a frame that was filled; `None`: the event is not one for the filter. By machine
-/// code, too, where it can be.
+/// Fills a frame and returns its slots; `None` if the filter rejects the event. Also fills by
+/// machine code where supported.
 fn fill_slots(framer: &Framer, bytes: &[u8]) -> Option<Vec<u64>> {
     let environment = Environment::new(&[], &[], return_zero, return_zero);
     let mut frame = Frame::new(&environment, bytes);
@@ -147,13 +147,13 @@ fn fill_slots_by_code(framer: &FramerView<'_>, bytes: &[u8]) -> Option<Vec<u64>>
     if bytes.len() < PAYLOAD_OFFSET + framer.coded_bytes() {
         return None;
     }
-    // In memory of its own size, behind which there is none.
+    // The payload in memory of exactly its size, followed by a guard page.
     let payload = GuardedBytes::new(&bytes[PAYLOAD_OFFSET..PAYLOAD_OFFSET + framer.coded_bytes()]);
     let environment = Environment::new(&[], &[], return_zero, return_zero);
     let mut frame = Frame::new(&environment, bytes);
     let code = size.map_or(Executable::new(&[0xc3]), |size| Executable::new(&code[..size]));
-    // SAFETY: the code of this framer, or that of none; the payload has as many bytes as it reads,
-    // and what it leaves is set below.
+    // SAFETY: the code is this framer's or a no-op. The payload has all bytes that it reads, and
+    // the slots that it leaves are set below.
     unsafe {
         let fill = std::mem::transmute::<*const u8, Fill>(code.start());
         frame.fill_by(fill, payload.bytes().as_ptr(), framer.takes.len());
@@ -164,7 +164,7 @@ fn fill_slots_by_code(framer: &FramerView<'_>, bytes: &[u8]) -> Option<Vec<u64>>
 }
 
 proptest! {
-    /// Each field, whole and by its elements, in any order.
+    /// Each field, as a whole and by its elements, in any order.
     #[test]
     fn frames_have_what_payloads_have(
         fields in proptest::collection::vec(any_field(), 1..12),
@@ -208,7 +208,7 @@ proptest! {
         prop_assert_eq!(fill_slots(&framer, &bytes), expected);
     }
 
-    /// A payload that is not as described is refused, or read within its bounds.
+    /// A payload that does not match its description is rejected, or read within its bounds.
     #[test]
     fn payloads_that_are_not_as_described_do_no_harm(
         fields in proptest::collection::vec(any_field(), 1..12),
@@ -239,7 +239,7 @@ fn contexts_are_there_for_every_event() {
     assert_eq!(slots, [7, u64::MAX, NAME.to_bits()]);
 }
 
-/// Contexts of applications lie before the payload, where the process says.
+/// Application contexts are before the payload, at distances that the process defines.
 #[test]
 fn contexts_of_applications_are_found_before_the_payload() {
     let number = Field { shape: Shape::Str, scalar: None, elements: vec![7] };
@@ -268,7 +268,7 @@ fn contexts_of_applications_are_found_before_the_payload() {
     assert!(framer.fill(&mut frame, 12, &CONTEXTS));
     let word = |offset, length| Word { offset, length, is_constant: false }.to_bits();
     assert_eq!(frame.slots(), [word(8, 2), word(12, 1), (-3_i64).cast_unsigned()]);
-    // Where there is not so much before it.
+    // Too few bytes precede the payload.
     let mut frame = Frame::new(&environment, &bytes);
     assert!(!framer.fill(&mut frame, 11, &CONTEXTS));
     assert_eq!(make(&[(b"$app.app:other", Kind::Signed)]), Err(Mismatch::Lacks(0)));
@@ -302,7 +302,7 @@ fn what_an_event_lacks_or_has_otherwise_is_said() {
     ] {
         assert_eq!(framer(path, kind), Err(unfit), "{path}");
     }
-    // That it lacks something says more, wherever that stands.
+    // A missing need takes precedence over a wrong kind, in any order.
     let both = [("f0".to_owned(), Kind::String), ("f9".to_owned(), Kind::Signed)];
     assert_eq!(
         self::build_framer(&encoded, &both).map(|framer| framer.slots()),

@@ -1,5 +1,5 @@
-//! Helpers, asked by programs in both ways: what 0008-filters.md says of each, and what they make
-//! of arguments that make no sense.
+//! Tests helpers in interpreter and machine code: the results that 0008-filters.md describes, also
+//! for invalid arguments.
 
 mod common;
 
@@ -25,7 +25,8 @@ fn answer_of(helper: Helper, arguments: &[u64], input: &Input) -> u64 {
     verify_and_run(&insns, input)
 }
 
-/// Text in the bytes and a pattern in the constants; the words of both.
+/// Creates an input with a text in the bytes and a pattern in the constants; returns both words,
+/// too.
 fn input_with_texts(text: &str, pattern: &str) -> (Input, [u64; 2]) {
     let input = Input {
         bytes: [b"xx", text.as_bytes()].concat(),
@@ -81,7 +82,7 @@ fn strings_match_patterns() {
             "{string} {pattern}"
         );
     }
-    // What makes matchers slow that try every way: this takes no time at all.
+    // A pattern that is slow in backtracking matchers takes negligible time here.
     let pattern = "*a".repeat(60) + "*b";
     assert_eq!(call_text_helper(Helper::StringMatches, &"a".repeat(4000), &pattern), 0);
 }
@@ -92,8 +93,8 @@ fn strings_have_a_hash() {
     assert_eq!(answer_of(Helper::StringHash, &[word], &input), 0x8594_4171_f739_67e8);
 }
 
-/// Words that are not within their bytes are empty strings, and never read beyond them: the bytes
-/// end where a page without access begins.
+/// Words outside their bytes are empty strings, and nothing beyond is read: the bytes end at a
+/// guard page.
 #[test]
 fn words_without_sense_are_empty() {
     let empty = 0xcbf2_9ce4_8422_2325;
@@ -122,8 +123,8 @@ fn words_without_sense_are_empty() {
     }
 }
 
-/// The edges of strings, which machine code compares without a call: all sizes, around the least
-/// length, with what differs in each byte; and words that make no sense.
+/// Comparisons of string ends, which machine code inlines: all sizes, lengths around the minimum, a
+/// difference in each byte, and invalid words.
 #[test]
 fn edges_are_compared_where_the_string_is() {
     let number =
@@ -152,7 +153,7 @@ fn edges_are_compared_where_the_string_is() {
                 assert_eq!(answer_of(helper, &[word, first, last ^ 1 << bit], &input), 0);
             }
             if size < 8 {
-                // What is above the edge's bytes is not looked at.
+                // The comparison ignores bits above the compared bytes.
                 let above = u64::MAX << (8 * size);
                 assert_eq!(answer_of(helper, &[word, first | above, last | above], &input), 1);
             }
@@ -177,7 +178,7 @@ fn edges_of_words_without_sense_are_no_edges() {
             (17, 0, false),
             (0, u32::MAX, false),
             (0x7fff_ffff, u32::MAX, false),
-            // A constant is not the event's.
+            // Words of constants never match.
             (0, 16, true),
             (0, 8, true),
             (0x7fff_ffff, u32::MAX, true),
@@ -191,8 +192,8 @@ fn edges_of_words_without_sense_are_no_edges() {
     }
 }
 
-/// Bytes and numbers, which machine code compares without a call: all lengths, with what differs in
-/// each byte; the answer is the bits that differ.
+/// Comparisons of bytes with numbers, which machine code inlines: all lengths, and a difference in
+/// each byte. The result is the differing bits.
 #[test]
 fn bytes_are_compared_where_they_are() {
     let number =
@@ -211,7 +212,7 @@ fn bytes_are_compared_where_they_are() {
         for before in [0, 2] {
             let bytes = [&[b'x'; 2][..before], &text, &b"yy"[..2 - before]].concat();
             let input = Input { bytes, ..Input::default() };
-            // (Some have no last number.)
+            // Some of these helpers take no second number.
             let ask_at = |offset, first, last| {
                 answer_of(helper, &[offset, first, last][..helper.arguments() - 1], &input)
             };
@@ -225,7 +226,7 @@ fn bytes_are_compared_where_they_are() {
                 assert_ne!(expected, 0);
                 assert_eq!(ask(other_first, other_last), expected, "{count}, bit {bit}");
             }
-            // What numbers have above is not looked at, nor what is above an offset's 32 bits.
+            // The comparison ignores bits above the numbers' bytes, and above an offset's 32 bits.
             let above = |size: usize| u64::MAX.checked_shl(8 * size as u32).unwrap_or(0);
             assert_eq!(ask(first | above(begin), last | above(end)), 0, "{count}");
             assert_eq!(ask_at(before as u64 | 7 << 32, first, last), 0, "{count}");
@@ -242,7 +243,7 @@ fn bytes_that_are_not_there_differ() {
         };
         let input = Input { bytes: vec![0; 16], constants: vec![0; 16], ..Input::default() };
         assert_eq!(ask(16 - count, &input), 0);
-        // Beyond the end; around zero; of constants.
+        // Offsets beyond the end, around zero, and of constants.
         for offset in [17 - count, 16, u64::from(u32::MAX), u64::MAX, 1 << 31, -16_i64 as u64] {
             let end = u64::from(offset as u32) + count;
             assert_eq!(ask(offset, &input), end, "{count} at {offset:#x}");
@@ -267,7 +268,7 @@ fn elements_are_read_by_index() {
     assert_eq!(element(6, 3, 1), 0xfffe);
     assert_eq!(element(2, 3, 2), 300);
     assert_eq!(element(1, 6, 2), -2_i64 as u64);
-    // Beyond the end; a sequence that is not all there; no scalar.
+    // Indices beyond the end; incomplete sequences; invalid scalars.
     for (scalar, length, index) in
         [(2, 3, 3), (2, 2, 2), (2, 4, 0), (4, 3, 0), (0, 3, 0), (16, 3, 0), (2, 3, u64::MAX)]
     {
@@ -297,7 +298,7 @@ fn all_elements_are_added_and_compared() {
     }
     let many = vec![1; ELEMENTS_MAX + 10];
     assert_eq!(of(Helper::Sum, 5, &many, many.len() as u32), ELEMENTS_MAX as u64);
-    // None; not all there; floats; no scalar.
+    // Empty and incomplete sequences; floats; invalid scalars.
     for (scalar, length) in [(5, 0), (5, 4), (13, 1), (14, 1), (0, 3), (16, 3)] {
         for helper in [Helper::Sum, Helper::Least, Helper::Greatest] {
             assert_eq!(of(helper, scalar, &wide[..3], length), 0, "{helper:?} {scalar} {length}");
@@ -305,7 +306,7 @@ fn all_elements_are_added_and_compared() {
     }
 }
 
-/// Counts elements below 10 in cell 0 until one is at least 10.
+/// Returns a program that counts elements below 10 in cell 0 until an element is at least 10.
 fn any_at_least_10() -> Vec<Insn> {
     let mut insns = vec![load_memory(size::DW, 2, 1, 0), mov_immediate(3, 5)];
     insns.extend(load_function_address(4, 3));
@@ -344,8 +345,8 @@ fn any_goes_through_elements_until_one_is_it() {
     assert_eq!(run(vec![1; ELEMENTS_MAX + 10], most as u32 + 10), (0, most), "no more than that");
 }
 
-/// Functions that a helper calls, with a stack and without, return its registers unchanged, and
-/// have an aligned stack.
+/// Functions called by a helper, with and without a stack, preserve the helper's registers, and run
+/// with an aligned stack.
 #[test]
 fn calls_keep_what_belongs_to_callers() {
     let mut insns =
@@ -369,7 +370,7 @@ fn calls_keep_what_belongs_to_callers() {
         EXIT_INSN,
     ]);
     let start = insns.len();
-    // The function behind: changes all, and calls another that does.
+    // The callback changes all registers, and calls another function that does so, too.
     insns.extend([
         mov_immediate(6, 60),
         mov_immediate(7, 70),
@@ -425,7 +426,7 @@ fn time_and_dice_are_asked_for() {
     assert_ne!(verify_and_run(&[&twice[..], &differ].concat(), &input), 0);
 }
 
-/// Asks a helper of state three times; the answers, last in the lowest bits.
+/// Calls a stateful helper three times; the answers are hex digits, the last one lowest.
 fn call_three_times(helper: Helper, arguments: [&[i32]; 3], cells: usize) -> u64 {
     let mut insns = vec![mov_register(6, 1), mov_immediate(7, 0)];
     for arguments in arguments {
@@ -450,14 +451,14 @@ fn state_is_kept_in_cells() {
     );
     assert_eq!(call_three_times(Helper::Changed, [&[0, 0], &[0, 0], &[0, 5]], 1), 0x101);
     assert_eq!(call_three_times(Helper::Changed, [&[1, 0], &[1, 1], &[1, 2]], 1), 0);
-    // The clock goes on by 7 ns each time, from 1,000,007.
+    // The clock advances by 7 ns at each call, from 1,000,007.
     assert_eq!(call_three_times(Helper::Rate, [&[0, 2, 1000]; 3], 1), 0x110);
     assert_eq!(call_three_times(Helper::Rate, [&[0, 1, 7]; 3], 1), 0x111);
     assert_eq!(call_three_times(Helper::Rate, [&[0, 0, 7]; 3], 1), 0);
     assert_eq!(call_three_times(Helper::Rate, [&[1, 9, 7]; 3], 1), 0);
 }
 
-/// An alternative's programs, by number.
+/// Runs an alternative's first program; the programs are in order of their numbers.
 fn run_alternative(programs: &[Vec<u8>], slots: &[u64]) -> u64 {
     let verified: Vec<Verified<'_>> = programs
         .iter()
@@ -471,7 +472,7 @@ fn run_alternative(programs: &[Vec<u8>], slots: &[u64]) -> u64 {
 
 #[test]
 fn tail_calls_go_to_later_programs_and_do_not_come_back() {
-    // Answers 100 with what the helper answered, if it comes back.
+    // Returns 100 plus the helper's result if the tail call fails.
     let calls = encode_insns(&[
         mov_immediate(6, 1),
         mov_immediate(7, 2),

@@ -1,5 +1,5 @@
-//! Each instruction with each kind of operands, interpreted and as machine code, against what the
-//! standard says of it, written down once more, plainly.
+//! Compares each instruction with each kind of operands, in interpreter and machine code, with a
+//! second, simple implementation of the standard.
 
 mod common;
 
@@ -11,7 +11,7 @@ use common::{Input, Machine, verify_and_run};
 use trackway_jit::insn::{FRAME, Insn, alu, class, jump, mode, size, source};
 use trackway_jit::verify::Rules;
 
-/// Numbers at whose sides things change.
+/// Boundary values of operands.
 const NUMBERS: [u64; 22] = [
     0,
     1,
@@ -37,7 +37,7 @@ const NUMBERS: [u64; 22] = [
     i32::MIN as i64 as u64,
 ];
 
-/// A plain model: the answer in 64 bits, and in 32.
+/// A simple model of an operation: code, offset, and results in 64 and 32 bits.
 type Model = (u8, i16, fn(u64, u64) -> u64, fn(u32, u32) -> u32);
 
 const MODELS: [Model; 14] = [
@@ -76,7 +76,7 @@ fn signed_mod(a: u64, b: u64) -> u64 {
     remainder.map_or(a, |remainder| remainder as u64)
 }
 
-/// A program that was verified and made machine code of, to be run often.
+/// A verified program with its machine code, for repeated runs.
 struct Runner {
     bytes: Vec<u8>,
     machine: Option<Machine>,
@@ -91,7 +91,7 @@ impl Runner {
         Self { bytes, machine }
     }
 
-    /// The answer, which is the same in both ways.
+    /// Runs the program in interpreter and machine code; returns the common answer.
     fn run(&self, slots: &[u64; SLOTS]) -> u64 {
         let verified = common::verify_program(&self.bytes, Rules::new(SLOTS)).expect("as before");
         let input = Input::of_slots(slots);
@@ -105,16 +105,16 @@ impl Runner {
     }
 }
 
-/// Slots: what each of the registers holds at first.
+/// Number of slots: one with the initial value of each register.
 const SLOTS: usize = 10;
 
-/// Each register gets what is in its slot; then comes `body`, and the answer is the register `dst`.
+/// Builds a runner that loads each register from its slot, runs `body`, and returns register `dst`.
 fn build_runner(dst: u8, body: &[Insn]) -> Runner {
     let end = [mov_register(0, dst), EXIT_INSN];
     Runner::new(&[&load_all_registers(), body, &end].concat())
 }
 
-/// The same, but the answer is the sum of all registers but `dst`.
+/// Builds a runner like [`build_runner`] that returns the sum of all registers except `dst`.
 fn build_runner_of_others(dst: u8, body: &[Insn]) -> Runner {
     let mut end = Vec::new();
     for other in (1..10).filter(|&other| other != dst) {
@@ -126,14 +126,14 @@ fn build_runner_of_others(dst: u8, body: &[Insn]) -> Runner {
 }
 
 fn load_all_registers() -> Vec<Insn> {
-    // The frame's own register last.
+    // The frame's register is loaded last.
     let registers = (0..10).filter(|&register| register != FRAME).chain([FRAME]);
     registers
         .map(|register| load_memory(size::DW, register, FRAME, 8 * i16::from(register)))
         .collect()
 }
 
-/// Slots with `a` for one register and `b` for another, and for the others what is easily told.
+/// Fills slots with `a` and `b` for two registers, and with distinctive values for the others.
 fn fill_slots(dst: u8, a: u64, src: u8, b: u64) -> [u64; SLOTS] {
     let mut slots = std::array::from_fn(|slot| 0x0101_0101_0101_0101 << slot);
     slots[usize::from(src)] = b;
@@ -141,7 +141,7 @@ fn fill_slots(dst: u8, a: u64, src: u8, b: u64) -> [u64; SLOTS] {
     slots
 }
 
-/// Both classes of a model: the class, and the answer.
+/// Returns a model's instruction classes, each with its result function.
 fn models_by_class(model: &Model) -> [(u8, impl Fn(u64, u64) -> u64); 2] {
     let &(_, _, wide, narrow) = model;
     [class::ALU64, class::ALU].map(|class| {
@@ -171,7 +171,7 @@ fn number_pairs() -> impl Iterator<Item = (u64, u64)> {
     NUMBERS.into_iter().flat_map(|a| NUMBERS.map(|b| (a, b)))
 }
 
-/// Division wants two registers of its own, shifts one: whichever the operands are in.
+/// Division needs two fixed registers, and shifts one, whatever the operands' registers are.
 #[test]
 fn every_register_serves_and_no_other_changes() {
     const SOME: [(u64, u64); 6] = [
@@ -208,7 +208,7 @@ fn arithmetic_with_immediates_is_what_the_model_says() {
     for model in &MODELS {
         for (class, expected) in models_by_class(model) {
             for immediate in edge_immediates() {
-                // rax has forms of its own; rdx and rcx are what division and shifts want.
+                // rax has its own encodings; division and shifts need rdx and rcx.
                 for dst in [0, 3, 4, 8] {
                     let op = class | source::K | model.0;
                     let body = [Insn { op, dst, src: 0, offset: model.1, immediate }];
@@ -335,18 +335,18 @@ fn jumps_are_taken_as_the_model_says() {
     }
 }
 
-/// Answers 0, and behind that 1.
+/// Instructions that return 0, followed by instructions that return 1.
 const ONE_OR_ZERO: [Insn; 4] = [mov_immediate(0, 0), EXIT_INSN, mov_immediate(0, 1), EXIT_INSN];
 
 #[test]
 fn jumps_of_every_distance_arrive() {
-    // Around the longest short jump (127 bytes), and one by the long form of JA.
+    // Distances around the longest short jump (127 bytes), and one for the long form of JA.
     for between in (0..70).chain([3000]) {
         for (op, dst) in [(class::JMP | jump::JA, 0), (class::JMP32 | jump::JA, 0), (0x15, 6)] {
             let is_long = op == class::JMP32 | jump::JA;
             let (offset, immediate) = if is_long { (0, between) } else { (between as i16, 0) };
             let jump = Insn { op, dst, src: 0, offset, immediate };
-            // Behind an unconditional jump there must be a way in: a jump over it.
+            // A jump over the unconditional jump makes the code after it reachable.
             let mut insns =
                 vec![mov_immediate(6, 0), mov_immediate(7, 0), jump_if(jump::JNE, 6, 0, 1), jump];
             insns.extend((0..between).map(|_| alu_immediate(alu::ADD, 7, 1)));
@@ -368,7 +368,7 @@ fn loads_and_stores_of_every_size() {
                 let insns =
                     [load_memory(size, register, FRAME, at), mov_register(0, register), EXIT_INSN];
                 assert_eq!(verify_and_run(&insns, &Input::of_slots(&[0, number])), part);
-                // To the stack, which is reached by a copy of its end in another register.
+                // Also to the stack, through a copy of its end in another register.
                 let base = if register == 5 { 6 } else { 5 };
                 let insns = [
                     load_memory(size::DW, register, FRAME, 0),
@@ -419,7 +419,7 @@ fn numbers_of_every_size_are_loaded() {
     }
 }
 
-/// Some registers need more bytes as a base than others.
+/// Some base registers need longer encodings than others.
 #[test]
 fn every_register_is_a_base() {
     let input = Input::of_slots(&[11, 22]);

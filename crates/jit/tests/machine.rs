@@ -1,5 +1,5 @@
-//! Machine code, read by a decoder that others have written: every byte belongs to an instruction,
-//! every jump stays inside and leads to where one begins, and small things have become small code.
+//! Checks machine code with an independent decoder: every byte belongs to an instruction, every
+//! jump leads to an instruction of the code, and simple programs have short code.
 #![cfg(target_arch = "x86_64")]
 
 mod common;
@@ -33,7 +33,7 @@ fn disassemble_code(code: &[u8]) -> Vec<Instruction> {
     Decoder::with_ip(64, code, 0, DecoderOptions::NONE).iter().collect()
 }
 
-/// The code as text, an instruction a line.
+/// Formats code as text, one instruction per line.
 fn format_disassembly(code: &[u8]) -> String {
     let mut formatter = NasmFormatter::new();
     formatter.options_mut().set_branch_leading_zeros(false);
@@ -70,7 +70,7 @@ fn code_is_whole_instructions_and_jumps_lead_to_their_beginnings() {
                 assert_eq!(landing, [0xf3, 0x0f, 0x1e, 0xfa], "a callback begins with endbr64");
             }
         }
-        // Each place is where an instruction begins, in order, to the end.
+        // Each offset is the start of an instruction, in order, up to the end.
         assert!(places.is_sorted());
         assert_eq!((places[0], places[insns.len()]), (0, code.len() as u32));
         let inside = &places[..insns.len()];
@@ -82,7 +82,7 @@ fn code_is_whole_instructions_and_jumps_lead_to_their_beginnings() {
     }
 }
 
-/// Machine code undoes its changes of the stack on every way out.
+/// Machine code restores the stack on every exit path.
 #[test]
 fn pushes_and_pops_are_even() {
     for seed in 0..200 {
@@ -113,7 +113,7 @@ fn pushes_and_pops_are_even() {
     }
 }
 
-/// A string's edges: no call, nothing but the registers of a call, one place behind all branches.
+/// Comparisons of string ends: no call, only argument registers, one end for all branches.
 #[test]
 fn edges_are_compared_in_the_place_of_a_call() {
     let code = compile_insns(&[
@@ -146,7 +146,7 @@ ret
     assert_eq!(format_disassembly(&code.code), expected);
 }
 
-/// The filter that the bar is set for: predicates on integers, one after the other.
+/// The reference filter for code size: predicates on integers, one after another.
 #[test]
 fn a_predicate_is_a_load_a_comparison_and_a_short_jump() {
     let code = compile_insns(&[
@@ -186,23 +186,23 @@ fn only_what_is_used_is_saved() {
     ]);
     let text = format_disassembly(&code.code);
     let lines: Vec<&str> = text.lines().collect();
-    // 24 bytes, and 8 more: with the return address and three registers they would be 7 words,
-    // and calls want an even number.
+    // 24 bytes, and 8 bytes of padding: with the return address and three registers there would be
+    // 7 words, and calls need an even number.
     let begins = ["endbr64", "push rbp", "mov rbp,rsp", "sub rsp,20h", "push rbx", "push r15"];
     assert_eq!(lines[..6], begins);
     assert!(text.ends_with("pop r15\npop rbx\nleave\nret\n"), "{text}");
-    // Without a stack there is none, but where a call wants it aligned.
+    // Functions without a stack have none, except to align calls.
     let plain = compile_insns(&[call_helper(Helper::Random), EXIT_INSN]);
     let text = self::format_disassembly(&plain.code);
     assert!(text.starts_with("endbr64\npush rax\nmov "), "{text}");
     assert!(text.ends_with("call rax\npop rcx\nret\n"), "{text}");
 }
 
-/// Jumps are as short as they can be, on both sides of where a short one ends.
+/// Jumps use the shortest encoding, on both sides of the limit for short jumps.
 #[test]
 fn short_jumps_reach_127_bytes() {
     for (count, is_short) in [(31, true), (32, false)] {
-        // Four bytes each, and a return behind.
+        // Each addition takes four bytes; a return follows.
         let mut insns = vec![mov_immediate(0, 0), jump_if(jump::JEQ, 0, 0, count)];
         insns.extend((0..count).map(|_| alu_immediate(alu::ADD, 0, 1)));
         insns.push(EXIT_INSN);
@@ -213,10 +213,10 @@ fn short_jumps_reach_127_bytes() {
     }
 }
 
-/// The stack is aligned to 16 bytes at every call, as signals and helpers need it.
+/// The stack is aligned to 16 bytes at every call, as signals and helpers require.
 #[test]
 fn the_stack_is_aligned_at_calls() {
-    /// Answers where the stack is when it is called: 8 of 16 bytes, with the return address.
+    /// Returns the stack pointer modulo 16: 8 if aligned, because of the return address.
     #[unsafe(naked)]
     extern "C" fn stack_misalignment() -> u64 {
         core::arch::naked_asm!("mov rax, rsp", "and rax, 15", "ret")
@@ -234,7 +234,7 @@ fn the_stack_is_aligned_at_calls() {
                 }
                 [&insns[..], last].concat()
             };
-            // From the program, from a function of it, and from that one called by `any`.
+            // Calls from the program, from its function, and from that function called by `any`.
             let inner = body(&[call_helper(Helper::TimeNs), EXIT_INSN]);
             let mut outer = vec![load_memory(size::DW, 2, 1, 0), mov_immediate(3, 5)];
             outer.extend(load_function_address(4, 3));
@@ -242,7 +242,7 @@ fn the_stack_is_aligned_at_calls() {
             let function = body(&[call_function(1), EXIT_INSN]);
             let direct = compile_insns(&inner);
             let within = compile_insns(&[&function[..], &inner].concat());
-            // `any` says whether the answer is not 0: 8, less 8, is 0.
+            // `any` returns true for nonzero answers: for an aligned stack, 8 − 8 is 0.
             let mut element = inner.clone();
             element.pop();
             element.extend([alu_immediate(alu::SUB, 0, 8), EXIT_INSN]);
@@ -252,7 +252,7 @@ fn the_stack_is_aligned_at_calls() {
             for _ in 0..SLOTS {
                 frame.push(2 << 32);
             }
-            // SAFETY: machine code of verified programs, in pages that can be executed.
+            // SAFETY: the machine code belongs to verified programs, and is in executable pages.
             let run = |machine: &Machine| unsafe { frame.run(machine.entry(), 1) };
             assert_eq!((run(&direct), run(&within), run(&any)), (8, 8, 0), "{saved:b} {stack}");
         }
@@ -278,7 +278,7 @@ fn what_does_not_fit_is_not_emitted() {
     assert_eq!(result.err(), Some(EmitError::NoRoom));
 }
 
-/// The same bytes, wherever they are.
+/// The code has the same bytes at different addresses.
 #[test]
 fn code_does_not_depend_on_its_place() {
     let insns = random_program(&mut Dice::new(77));
@@ -287,7 +287,7 @@ fn code_does_not_depend_on_its_place() {
     assert_eq!(one.code, other.code);
 }
 
-/// The same of bytes and numbers.
+/// Comparisons of bytes with numbers: no call, only argument registers.
 #[test]
 fn bytes_are_compared_in_the_place_of_a_call() {
     let code = |helper| {

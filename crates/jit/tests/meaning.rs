@@ -18,7 +18,7 @@ fn encode_object() -> Vec<u8> {
     bytes
 }
 
-/// An event with a state of this type and with these labels, and a sequence of these.
+/// Encodes an event with a field of this type and labels, and a sequence of this element type.
 fn encode_event(state: Scalar, labels: &[(&str, i64)], xs: Scalar) -> Vec<u8> {
     let mut buffer = [0; 256];
     let mut encoder = Encoder::new(&mut buffer, b"app", b"event", 6).expect("room");
@@ -69,7 +69,7 @@ fn an_event_is_one_if_each_need_has_one_of_its_meanings() {
         (vec![elements(Scalar::I8).record(0, 1)], false, true),
         (vec![narrow.record(0, 0), elements(Scalar::I8).record(0, 1)], false, false),
         (vec![nobodys.record(0, 0)], false, false),
-        // Of another alternative.
+        // A record of another alternative does not matter.
         (vec![nobodys.record(1, 0)], true, true),
     ] {
         assert_eq!(meets_meanings(&first, &records), is_of_first, "{records:?}");

@@ -1,4 +1,4 @@
-//! Objects: what was encoded comes back, and hostile bytes are refused or make sense.
+//! Encoded objects decode to the same contents; hostile bytes are rejected or decode within bounds.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use trackway_jit::insn::Insn;
 use trackway_jit::object::{self, AlternativeParts, EncodeError, Need, Object};
 use trackway_jit::{CELLS_MAX, INSTRUCTIONS_MAX, Kind, SLOTS_MAX};
 
-/// An alternative that owns what it is made of.
+/// An alternative that owns its contents.
 type OwnedAlternative = (Vec<(u8, String)>, Vec<u8>, Vec<Vec<u64>>);
 
 fn any_alternative() -> impl Strategy<Value = OwnedAlternative> {
@@ -69,7 +69,7 @@ proptest! {
         prop_assert_eq!(decode_object(&bytes), Some((cells, alternatives)));
     }
 
-    /// Any cut is noticed, and a changed byte makes either no object or one with other contents.
+    /// Any truncation is detected, and a changed byte yields no object or other contents.
     #[test]
     fn damage_is_noticed(
         alternatives in vec(any_alternative(), 1..3),
@@ -83,7 +83,7 @@ proptest! {
         prop_assert_ne!(decode_object(&bytes), Some((3, alternatives)));
     }
 
-    /// Hostile bytes behind an honest head: no panic, and what is said to be there is there.
+    /// Hostile bytes after a valid header: no panic, and all decoded parts are inside the bytes.
     #[test]
     fn hostile_bytes_are_refused_or_consistent(
         head in (1..4u8, 0..70u8, 0..5u8, 0..3u8),

@@ -1,5 +1,5 @@
-//! Programs that the verifier accepts and refuses, rule by rule: for each rule a program that just
-//! keeps it, and one that just breaks it.
+//! Programs that the verifier accepts and rejects, rule by rule: for each rule, a program that
+//! barely follows it, and one that barely breaks it.
 //!
 //! Longer than 600 lines: a table of programs that the verifier accepts or rejects.
 
@@ -19,7 +19,7 @@ use trackway_jit::{ELEMENTS_MAX, FUNCTIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
 
 const SLOTS: usize = 3;
 
-/// Returns the place and the reason of a rejection.
+/// Returns the instruction and the reason of a rejection.
 #[track_caller]
 fn expect_rejected(insns: &[Insn]) -> (usize, Reason) {
     let bytes = encode_insns(insns);
@@ -29,7 +29,7 @@ fn expect_rejected(insns: &[Insn]) -> (usize, Reason) {
     }
 }
 
-/// A program is accepted, and gives the same answer in both ways.
+/// Checks that a program is accepted; returns the common answer of interpreter and machine code.
 #[track_caller]
 fn expect_accepted(insns: &[Insn]) -> u64 {
     verify_and_run(insns, &Input::of_slots(&[1, 2, 3]))
@@ -60,7 +60,7 @@ fn the_frame_is_read_within_its_slots_and_aligned() {
                 (0, Reason::Unaligned((bytes / 2).into()))
             );
         }
-        // The same by a copy that was moved.
+        // Loads through a moved copy of the pointer follow the same rule.
         let moved = |by: i32| {
             [
                 mov_register(3, 1),
@@ -84,7 +84,7 @@ fn slots_that_are_read_are_known() {
     let bytes = encode_insns(&insns);
     let summary = verify_program(&bytes, Rules::new(SLOTS)).expect("accepted").summary();
     assert_eq!((summary.slots_read, summary.stack_bytes, summary.steps), (0b101, 0, 3));
-    // More slots than there can be are not taken at their word.
+    // The verifier does not rely on a slot count above the maximum.
     let rules = Rules { slots: 1000, ..Rules::new(0) };
     let program = join_insns(&[&[load_memory(size::DW, 0, 1, 512)], &[EXIT_INSN]]);
     assert!(verify_program(&common::encode_insns(&program), rules).is_err());
@@ -127,7 +127,7 @@ fn the_stack_is_read_where_it_was_written() {
     assert_eq!(expect_rejected(&read(-4)), (1, Reason::StackUnwritten(-8)));
     let half = [store_immediate(size::W, 10, -8, 7), load_memory(size::DW, 0, 10, -8), EXIT_INSN];
     assert_eq!(expect_rejected(&half), (1, Reason::StackUnwritten(-8)));
-    // Written on one of two paths: not at all. On both, in two ways: it is.
+    // A store on one of two paths does not count; different stores on both paths do.
     let paths = |on_the_other: Insn| {
         [
             load_memory(size::DW, 0, 1, 0),
@@ -163,10 +163,10 @@ fn registers_are_read_where_they_were_written() {
     assert_eq!(expect_rejected(&path(2)), (3, Reason::Unwritten(2)));
     let both = join_insns(&[&[mov_immediate(2, 1)], &path(2)]);
     assert_eq!(expect_accepted(&both), 6);
-    // A pointer there, a number here.
+    // The register is a pointer on one path, and a number on the other.
     let mixed = join_insns(&[&[mov_register(2, 1)], &path(2)]);
     assert_eq!(expect_rejected(&mixed), (4, Reason::Mixed(2)));
-    // Two pointers that differ.
+    // The register is a different pointer on each path.
     let differ = [
         load_memory(size::DW, 0, 1, 0),
         mov_register(2, 1),
@@ -213,14 +213,14 @@ fn pointers_go_to_the_stack_and_come_back_whole() {
     );
     let part = [store_register(size::W, 10, -8, 1), mov_immediate(0, 0), EXIT_INSN];
     assert_eq!(expect_rejected(&part), (0, Reason::PartOfPointer));
-    // A byte of it overwritten: that byte is a number, and nothing else is anything.
+    // After one byte of a spilled pointer is overwritten, only this byte is readable.
     let overwritten = |read: Insn| {
         [store_register(size::DW, 10, -8, 1), store_immediate(size::B, 10, -6, 9), read, EXIT_INSN]
     };
     assert_eq!(expect_accepted(&overwritten(load_memory(size::B, 0, 10, -6))), 9);
     let whole = overwritten(load_memory(size::DW, 0, 10, -8));
     assert_eq!(expect_rejected(&whole), (2, Reason::StackUnwritten(-8)));
-    // The stack's end as a pointer, on the stack.
+    // The stack's end is spilled to the stack as a pointer.
     let stack = [
         store_register(size::DW, 10, -8, 10),
         load_memory(size::DW, 3, 10, -8),
@@ -301,14 +301,14 @@ fn jumps_go_forward_within_their_function() {
     expect_accepted(&jumps(0));
     assert_eq!(expect_rejected(&jumps(i32::MAX)), (1, Reason::Outside));
     assert_eq!(expect_rejected(&jumps(i32::MIN)), (1, Reason::Backward));
-    // Into the second half of a load.
+    // A jump into the second half of a wide load.
     let half = join_insns(&[
         &[mov_immediate(0, 0), jump_if(jump::JEQ, 0, 0, 1)],
         &load_immediate_64(2, 0),
         &[EXIT_INSN],
     ]);
     assert_eq!(expect_rejected(&half), (1, Reason::Outside));
-    // Into another function, and to its beginning.
+    // Jumps into another function, and to its beginning.
     for distance in [2, 3] {
         let other = [
             mov_immediate(0, 0),
@@ -350,11 +350,11 @@ fn functions_stand_behind_who_calls_them() {
     for distance in [-1, -2, 3, i32::MAX, i32::MIN] {
         assert_eq!(expect_rejected(&calls(distance)), (0, Reason::NoFunction));
     }
-    // To the second half of a load.
+    // A call of the second half of a wide load.
     let half =
         join_insns(&[&[call_function(2), EXIT_INSN], &load_immediate_64(0, 1), &[EXIT_INSN]]);
     assert_eq!(expect_rejected(&half), (2, Reason::NoFunction));
-    // A function of one's own is one's end.
+    // The start of a called function ends the function before it.
     let inside = [call_function(0), mov_immediate(0, 0), EXIT_INSN];
     assert_eq!(expect_rejected(&inside), (0, Reason::NoEnd));
 }
@@ -379,7 +379,7 @@ fn functions_know_what_all_callers_give() {
     assert_eq!(expect_accepted(&twice(mov_immediate(2, 50))), 52);
     assert_eq!(expect_rejected(&twice(mov_immediate(3, 50))), (9, Reason::Unwritten(2)));
     assert_eq!(expect_rejected(&twice(mov_register(2, 1))), (9, Reason::Mixed(2)));
-    // A pointer to who calls means nothing to a function.
+    // A pointer to the caller's stack is not usable in a function.
     let stack = [
         store_immediate(size::DW, 10, -8, 1),
         mov_register(2, 10),
@@ -389,7 +389,7 @@ fn functions_know_what_all_callers_give() {
         EXIT_INSN,
     ];
     assert_eq!(expect_rejected(&stack), (4, Reason::Mixed(2)));
-    // Its stack is its own, as are registers 6 to 9.
+    // Each function has its own stack and registers 6 to 9.
     let own = [
         store_immediate(size::DW, 10, -8, 1),
         mov_immediate(9, 5),
@@ -407,7 +407,7 @@ fn functions_know_what_all_callers_give() {
     assert_eq!(expect_rejected(&not_own), (8, Reason::StackUnwritten(-8)));
 }
 
-/// A chain of functions, each of which has so many bytes of stack.
+/// Returns a chain of functions, each with `stack` bytes of stack.
 fn chain_of_functions(count: usize, stack: i16) -> Vec<Insn> {
     let mut insns = Vec::new();
     for index in 0..count {
@@ -425,7 +425,7 @@ fn depth_and_stack_have_limits() {
     assert_eq!(expect_accepted(&chain_of_functions(8, 0)), 9);
     assert_eq!(expect_rejected(&chain_of_functions(9, 0)), (16, Reason::Depth));
     assert_eq!(expect_accepted(&chain_of_functions(8, 64)), 9);
-    // 72 bytes each: with the eighth it is too much.
+    // At 72 bytes each, the eighth function exceeds the stack.
     assert_eq!(expect_rejected(&chain_of_functions(8, 65)), (21, Reason::StackSize(576)));
     assert_eq!(expect_accepted(&chain_of_functions(1, 512)), 9);
     assert_eq!(expect_rejected(&chain_of_functions(2, 264)), (3, Reason::StackSize(528)));
@@ -436,7 +436,7 @@ fn there_is_a_limit_of_functions() {
     let program = |count: usize| {
         let mut insns: Vec<Insn> = Vec::new();
         for index in 1..count {
-            // Behind the calls and the exit, two instructions a function.
+            // After the calls and the exit, each function has two instructions.
             let start = count + 2 * (index - 1);
             insns.push(call_function((start - insns.len() - 1) as i32));
         }
@@ -449,7 +449,7 @@ fn there_is_a_limit_of_functions() {
     assert_eq!((insn, reason), (3 * FUNCTIONS_MAX - 1, Reason::Functions));
 }
 
-/// A program that calls `any` so many times, with a function of so many instructions.
+/// Returns a program that calls `any` `times` times, with a function of `len` instructions.
 fn program_calling_any(times: usize, len: usize) -> Vec<Insn> {
     let mut insns = vec![mov_register(6, 1)];
     for index in 0..times {
@@ -481,8 +481,8 @@ fn steps_are_counted_with_elements() {
     ));
 }
 
-/// A helper that goes through all elements takes a step for each of the most, in a function as
-/// often as that may be called; for each of `any`'s elements it takes too many.
+/// A helper on all elements counts the maximum number of elements as steps, once for each call of
+/// its function. Inside `any`, this exceeds the step limit.
 #[test]
 fn steps_of_helpers_on_all_elements_are_counted() {
     for &helper in Helper::ALL.iter().filter(|helper| helper.is_of_elements()) {
@@ -491,7 +491,7 @@ fn steps_of_helpers_on_all_elements_are_counted() {
             verify_program(&encode_insns(insns), Rules::new(0)).expect("accepted").summary().steps
         };
         assert_eq!(steps(&sum), 4 + ELEMENTS_MAX as u64);
-        // Called twice from the entry.
+        // The entry calls the function twice.
         let twice =
             [mov_register(6, 1), call_function(3), mov_register(1, 6), call_function(1), EXIT_INSN];
         assert_eq!(steps(&join_insns(&[&twice, &sum])), 5 + 2 * (4 + ELEMENTS_MAX as u64));
@@ -506,12 +506,12 @@ fn steps_of_helpers_on_all_elements_are_counted() {
 
 #[test]
 fn any_is_not_inside_any() {
-    // What any calls, calls a function that calls any.
+    // The callback of `any` calls a function that calls `any`.
     let inner = program_calling_any(1, 2);
     let outer =
         join_insns(&[&program_calling_any(1, 2)[..8], &[call_function(1), EXIT_INSN], &inner]);
     assert_eq!(expect_rejected(&outer), (16, Reason::AnyInsideAny));
-    // Without the any outside, it may.
+    // Without the outer `any`, the program is accepted.
     let called = join_insns(&[&[call_function(1), EXIT_INSN], &inner]);
     assert_eq!(expect_accepted(&called), 0);
 }
@@ -526,7 +526,7 @@ fn what_is_compared_in_place_leaves_the_frame_where_it_is() {
             &arguments,
             &[call_helper(helper), EXIT_INSN],
         ]);
-        // Of no bytes: no edges; where those that are compared would end.
+        // Without bytes, ends do not match, and a comparison returns the end offset of the bytes.
         assert_eq!(expect_accepted(&asked), helper.compared_bytes().unwrap_or(0).into());
         let lost = join_insns(&[&arguments, &[call_helper(helper), mov_register(0, 2), EXIT_INSN]]);
         assert_eq!(expect_rejected(&lost), (4, Reason::Unwritten(2)));
@@ -663,7 +663,7 @@ fn loads_of_64_bits_have_two_halves() {
 
 #[test]
 fn memory_for_open_jumps_is_what_the_caller_gives() {
-    // 40 jumps that are open at once, each to a place of its own.
+    // 40 jumps are open at once, each with its own target.
     let mut insns = vec![load_memory(size::DW, 0, 1, 0)];
     insns.extend((0..40).map(|index| jump_if(jump::JEQ, 0, index, 40)));
     insns.push(jump_always(40));
@@ -675,7 +675,7 @@ fn memory_for_open_jumps_is_what_the_caller_gives() {
     assert!(with(41).is_ok(), "{:?}", with(41).map(|_| ()));
     let rejection = with(39).expect_err("too few states");
     assert_eq!((rejection.insn, rejection.reason), (40, Reason::Memory));
-    // What others have left in the memory is nothing.
+    // States left over from earlier verifications have no effect.
     let mut memory = vec![State::FREE; 41];
     for _ in 0..2 {
         assert!(verify(program, Rules::new(1), &mut memory).is_ok());

@@ -1,5 +1,5 @@
-//! Measures the cost of both kinds of program: figures for docs/design/0011. As root: `cargo run
-//! --release -p trackway-kernel --example cost`
+//! Measures the cost of programs on tracepoints and raw tracepoints: figures for docs/design/0011.
+//! As root: `cargo run --release -p trackway-kernel --example cost`
 
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::select::Selection;
 use trackway_testkit::report_skipped;
 
-/// Rounds of each variant.
+/// Rounds for each variant.
 const ROUNDS: usize = 40;
-/// Events of a measurement.
+/// Events in one measurement.
 const EVENTS: u32 = 1000;
-/// Measurements in a row.
+/// Successive measurements of one variant.
 const MEASUREMENTS_PER_TURN: usize = 8;
 
 /// Measures a switch between two threads on one CPU that wake each other.
@@ -46,9 +46,9 @@ fn measure_switch() -> Duration {
     took / EVENTS
 }
 
-/// Measures a system call.
+/// Measures the time of a system call.
 fn measure_system_call() -> Duration {
-    // SAFETY: it has no arguments.
+    // SAFETY: getppid(2) has no arguments.
     let go = || unsafe { libc::syscall(libc::SYS_getppid) };
     let begin = Instant::now();
     (0..EVENTS).for_each(|_| {
@@ -137,19 +137,19 @@ fn compare_programs(event: &Event, btf: &Btf, go: fn() -> Duration) {
 
 /// Returns the number of possible CPUs.
 fn count_possible_cpus() -> usize {
-    // SAFETY: no address is given.
+    // SAFETY: the call takes no address.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     usize::try_from(count).expect("a number")
 }
 
-/// Measures switches and system calls, recorded by either kind of program, in turns, at a real-time
+/// Measures switches and system calls with both kinds of program, in turns, at a real-time
 /// priority, and prints the added time.
 fn main() {
     let Ok(catalogue) = Catalogue::open() else { return report_skipped("there is no catalogue") };
     let Some(btf) = catalogue.btf() else {
         return report_skipped("the kernel does not tell its types");
     };
-    // SAFETY: a set of CPUs may be all zero; the calls read it.
+    // SAFETY: an all-zero `cpu_set_t` is valid; the calls only read it.
     unsafe {
         let mut one: libc::cpu_set_t = core::mem::zeroed();
         libc::CPU_SET(libc::sched_getcpu() as usize, &mut one);

@@ -13,7 +13,7 @@ use trackway_kernel::bpf_filter::loaded_filter::LoadedFilter;
 use trackway_kernel::bpf_filter::scratch::ScratchArea;
 use trackway_kernel::bpf_filter::translate::translate_filter;
 
-/// Runs of each filter; the least counts.
+/// Runs of each filter; the least time counts.
 const RUNS: usize = 2000;
 /// Loads of each filter.
 const LOADS: usize = 20;
@@ -61,13 +61,13 @@ fn build_cases() -> Vec<Case> {
 /// Returns the CPU time of this thread.
 fn thread_cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the time is one.
+    // SAFETY: the pointer is to a `timespec`.
     let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     assert_eq!(result, 0, "threads have a clock");
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Measures loading, in CPU time of this thread, and running.
+/// Measures the time of loading, in CPU time of this thread, and of running.
 fn measure_case(case: &Case) -> io::Result<(Duration, Duration)> {
     let member = |name: &str| Member { name: name.to_owned(), of: Type::String };
     let layout = Layout { fields: vec![member("path"), member("other")], ..Layout::default() };

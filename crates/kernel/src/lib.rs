@@ -1,7 +1,7 @@
 //! Kernel events: their catalogue, their recording, and filters that run in the kernel.
 //!
-//! Filters are the same bytecode that traced programs run, instruction by instruction, with the
-//! frame and the helper functions that the kernel requires.
+//! Filters use the bytecode that traced programs run, instruction by instruction, with the frame
+//! and the helper functions that the kernel requires.
 //!
 //! ```text
 //! catalogue    the events of the running kernel and their fields

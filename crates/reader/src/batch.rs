@@ -1,4 +1,4 @@
-//! A piece of one stream as lines: what is handed from those who decode to the one who merges.
+//! A batch of encoded events of one stream, passed from decoding threads to the merge.
 
 use trackway_ctf::read::{Loss, StreamError};
 use trackway_render::{DeltaSlot, Stamp};
@@ -7,51 +7,52 @@ use crate::call::{CallBoundary, LateEntry};
 use crate::filter::GatheredEvent;
 use crate::order::EventPlace;
 
-/// Lines of events that follow each other in one stream.
+/// Encoded events that follow each other in one stream.
 #[derive(Default)]
 pub(crate) struct Batch {
-    /// The lines, one after another.
+    /// Lines of the events, one after another.
     pub(crate) text: Vec<u8>,
-    /// The events.
+    /// Marks of the events with their times and the ends of their lines.
     pub(crate) marks: Vec<Mark>,
-    /// Number of events beside them, of a format without lines.
+    /// Number of events without a mark, in formats without lines.
     pub(crate) unmarked: u64,
-    /// Questions about some of the events, in their order.
+    /// Events on which the merge must decide, in the stream's order.
     pub(crate) questions: Vec<PendingEvent>,
     questions_bytes: usize,
-    /// Entries and returns of calls whose entries may lack texts.
+    /// Entries and exits of system calls whose entries may lack texts.
     pub(crate) crossings: Vec<CallBoundary>,
-    /// The number of the first of them in its stream, and whether [`crate::lookahead`] has them.
+    /// Number of the first crossing in its stream, and true if [`crate::lookahead`] has indexed the
+    /// batch.
     pub(crate) first_crossing: u64,
     pub(crate) is_indexed: bool,
-    /// Between which times events of the stream may be missing.
+    /// Spans of time in which events of the stream may be missing.
     pub(crate) gaps: Vec<(i64, i64)>,
-    /// Notes to be reported between them.
+    /// Diagnostics to be reported between the events.
     pub(crate) notes: Vec<Note>,
-    /// The time of the first event, if that is the first one of a task.
+    /// Time of the first event, if it is the first one of a task.
     pub(crate) first_time: Option<i64>,
-    /// The time of the last event that was decoded, requested or not.
+    /// Time of the last decoded event, requested or not.
     pub(crate) last_time: Option<i64>,
 }
 
-/// An event about which the merge decides whether it is taken.
+/// An event on which the merge decides.
 pub(crate) struct PendingEvent {
-    /// The index of the event in the batch.
+    /// Index of the event in the batch.
     pub(crate) mark: usize,
-    /// Its class: the index of its stream's, and its own there.
+    /// Class of the event: the index of its stream class, and its index in that class.
     pub(crate) class: (usize, usize),
-    /// The values that filters need; `None`: the event is taken.
+    /// Values that filters need; `None` if the event is accepted.
     pub(crate) question: Option<GatheredEvent>,
-    /// The event with the texts that it lacks; it has the question then.
+    /// Entry that lacks texts; it then holds the filters' values.
     pub(crate) late: Option<Box<LateEntry>>,
 }
 
-/// An event.
+/// Time, line end and time difference of one event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark {
-    /// When it was; meaningless if `is_timed` is false.
+    /// Time of the event; meaningless if `is_timed` is false.
     stamp: Stamp,
-    /// End of its line.
+    /// End of the event's line in the batch's text.
     pub(crate) end: u32,
     pub(crate) delta: DeltaSlot,
     is_timed: bool,
@@ -63,20 +64,20 @@ impl Mark {
         Self { stamp: stamp.unwrap_or(Stamp { time: 0, clock: 0 }), end, delta, is_timed }
     }
 
-    /// When it was, if its stream has a clock.
+    /// Returns the time of the event, if its stream has a clock.
     pub(crate) const fn stamp(&self) -> Option<Stamp> {
         if self.is_timed { Some(self.stamp) } else { None }
     }
 
-    /// When it was, for the order of events: one without time comes at once, `now`.
+    /// Returns the time for the merge order: an event without a time follows at once, at `now`.
     pub(crate) const fn time(&self, now: i64) -> i64 {
         if self.is_timed { self.stamp.time } else { now }
     }
 }
 
-/// A diagnostic, and its place among the events.
+/// A diagnostic with its place among the events.
 pub(crate) struct Note {
-    /// Index of the batch's event that it precedes.
+    /// Index of the event that follows the diagnostic.
     pub(crate) before: usize,
     pub(crate) what: Diagnostic,
 }
@@ -86,18 +87,18 @@ pub(crate) enum Diagnostic {
     /// The tracer lost events between these times, in nanoseconds since the clock's origin. The
     /// merge reports the loss when output reaches its time.
     Loss(Loss, Option<(i64, i64)>),
-    /// Something is damaged. The merge reports it right after the event before it.
+    /// Damage. The merge reports it directly after the preceding event.
     Damage(String),
     /// The stream's times are out of order in the file of this name. The merge reports the first
-    /// such place of each stream as damage.
+    /// such place of each stream.
     Order(String, StreamError),
     /// The first event of a task: its file, time and place. The merge compares it with the stream's
-    /// event before it, which another thread may decode.
+    /// preceding event, which another thread may decode.
     First(String, i64, EventPlace),
 }
 
 impl Batch {
-    /// Returns the memory that it takes, in bytes.
+    /// Returns the memory size of the batch, in bytes.
     pub(crate) const fn size(&self) -> usize {
         self.text.len()
             + self.marks.len() * size_of::<Mark>()
@@ -106,7 +107,7 @@ impl Batch {
             + self.questions_bytes
     }
 
-    /// Adds the next event as pending: the merge decides whether it is taken.
+    /// Adds the next event as pending: the merge decides whether it is accepted.
     pub(crate) fn add_pending(
         &mut self,
         class: (usize, usize),
@@ -119,7 +120,7 @@ impl Batch {
         self.questions.push(PendingEvent { mark: self.marks.len(), class, question, late });
     }
 
-    /// Notes an entry or a return.
+    /// Adds an entry or exit of a system call.
     pub(crate) fn add_call_boundary(&mut self, mut crossing: CallBoundary) {
         self.questions_bytes += crossing.size();
         crossing.mark = self.marks.len();
@@ -139,7 +140,7 @@ impl Batch {
         (self.first_time, self.last_time) = (None, None);
     }
 
-    /// Returns the start of an event's line.
+    /// Returns the start of an event's line in the batch's text.
     pub(crate) fn start(&self, mark: usize) -> usize {
         let before = mark.checked_sub(1).and_then(|before| self.marks.get(before));
         before.map_or(0, |before| before.end as usize)
@@ -150,5 +151,5 @@ impl Batch {
     }
 }
 
-/// About what a note takes: most of them are losses, a damage's message is a line.
+/// Estimated size of a note in bytes: most notes are losses; a damage message is a line.
 const NOTE_BYTES: usize = 2 * size_of::<Note>();

@@ -1,10 +1,10 @@
-//! System calls whose file name was not in memory when they were entered: it stands in the event
-//! of the return, and the two are one call.
+//! System calls whose file name was not in memory at their entry: the exit event has the name, and
+//! the reader joins the two events.
 //!
-//! A thread that decodes an entry without its text writes its line as it is with a *mark* in the
-//! text's place. The merge, which comes to the entry, looks ahead for the return of the same
-//! thread, as far as a bound of memory allows, and puts its text there; then filters decide. A text
-//! that is not found stays as it was recorded.
+//! A thread that decodes an entry without its text writes the line with a *placeholder* in the
+//! text's place. When the merge reaches the entry, it looks ahead for the exit of the same thread,
+//! within a memory limit, and inserts the text from there; then filters decide. If no text is
+//! found, the entry remains as recorded.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -21,14 +21,14 @@ use crate::filter::{ClassFilters, GatheredEvent};
 
 const SYSCALL_ENTRY: &str = "syscall_entry_";
 const SYSCALL_EXIT: &str = "syscall_exit_";
-/// The context that says whose call it is.
+/// Name of the context that identifies the calling thread.
 const THREAD_CONTEXT: &str = "tid";
-/// Most texts of one call.
+/// Maximum number of texts of one call.
 const TEXTS_MAX: usize = 4;
-/// Bytes of what stands for a text: no byte of one is that of the other.
+/// Size of a placeholder in bytes. A lower-case and an upper-case placeholder differ in every byte.
 const PLACEHOLDER_BYTES: usize = 16;
 
-/// Returns the placeholder of the text of this number: letters that no program can know.
+/// Returns the placeholder for text `number`: letters that no program can predict.
 fn text_placeholder(number: usize) -> [u8; PLACEHOLDER_BYTES] {
     static RANDOM: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(PLACEHOLDER_BYTES));
     let nibble = |at: usize| (*RANDOM >> (4 * at) & 0xf) as u8;
@@ -41,22 +41,23 @@ fn uppercase_placeholder(number: usize) -> [u8; PLACEHOLDER_BYTES] {
     text_placeholder(number).map(|byte| byte.to_ascii_uppercase())
 }
 
-/// A side of a call that may have its texts in the event of the return.
+/// An entry or exit event of a call whose texts may be in the exit event.
 #[derive(Debug, Clone)]
 pub(crate) struct CallSide {
-    /// The number of the call among the trace's.
+    /// Number of the call in its trace.
     number: usize,
     is_entry: bool,
-    /// Names of those texts.
+    /// Names of the texts that the exit event may have.
     texts: Vec<String>,
-    /// For an entry: the bits of `incomplete` that belong to its texts. Empty: not known.
+    /// For an entry: the bits of `incomplete` for its texts; empty if not known.
     bits: Vec<u64>,
-    /// The roles of the members of each of its scopes, by [`Scope`] and their order.
+    /// Roles of the members of each scope, by [`Scope`] and the members' order.
     members: [Vec<MemberRole>; 3],
 }
 
 impl CallSide {
-    /// Returns the role of each event of a trace, by its stream class's index and its own.
+    /// Returns the side of each event of a trace, by the indexes of its stream class and event
+    /// class.
     pub(crate) fn all_of(trace: &Trace) -> Vec<Vec<Option<Self>>> {
         let events = || trace.streams().iter().flat_map(|stream| stream.events());
         let mut returned: HashMap<String, HashSet<&str>> = HashMap::new();
@@ -97,16 +98,16 @@ impl CallSide {
         self.is_entry
     }
 
-    /// Returns the number of the call among the trace's.
+    /// Returns the number of the call in its trace.
     pub(crate) const fn number(&self) -> usize {
         self.number
     }
 
-    /// Reads the values of an event of this side.
+    /// Reads the call's values from an event.
     ///
     /// # Errors
     ///
-    /// If its bytes are damaged.
+    /// Returns an error if the event's bytes are damaged.
     pub(crate) fn observe(
         &self,
         body: &mut EventBody<'_, '_, '_>,
@@ -116,7 +117,7 @@ impl CallSide {
         Ok(observed)
     }
 
-    /// The line and the filters of an entry that lacks texts, once it has them.
+    /// Builds the line and the filter values of an entry that lacks texts, to be completed later.
     pub(crate) fn build_late_entry<F: EventEncoder>(
         &self,
         observed: &ObservedCall<'_>,
@@ -127,7 +128,7 @@ impl CallSide {
     ) -> Option<LateEntry> {
         let missing: Vec<usize> = observed.missing().collect();
         let incomplete = if self.bits.is_empty() {
-            // Then each bit is that of one of them.
+            // Without known bits, each set bit must belong to a missing text.
             (observed.incomplete.count_ones() as usize == missing.len()).then_some(0)
         } else {
             Some(missing.iter().fold(observed.incomplete, |bits, &text| bits & !self.bits[text]))
@@ -156,7 +157,7 @@ impl CallSide {
     }
 }
 
-/// The call that an event is a side of, and whether it is the entry.
+/// Returns the call that an event belongs to, and true if the event is the entry.
 fn parse_call_side(event: &EventClass) -> Option<(String, bool)> {
     let name = event.name()?;
     let of = |side: &str| name.split_once(side).map(|(before, call)| format!("{before}{call}"));
@@ -165,7 +166,7 @@ fn parse_call_side(event: &EventClass) -> Option<(String, bool)> {
         .or_else(|| of(SYSCALL_EXIT).map(|call| (call, false)))
 }
 
-/// Returns the roles of the members of an event's scopes in a call of these texts.
+/// Returns the roles of the members of an event's scopes, for a call with `texts`.
 fn member_roles(
     stream: &StreamClass,
     event: &EventClass,
@@ -189,8 +190,8 @@ fn member_roles(
     [of(of_stream, &context), of(event.context(), &context), of(event.fields(), &field)]
 }
 
-/// The bits of an entry's `incomplete` that are those of its texts: bit n is that of argument n.
-/// `None` if arguments before them have more than one field each, or are none.
+/// Returns the bits of an entry's `incomplete` for its texts; bit n belongs to argument n. Returns
+/// `None` if an argument before a text has several fields or is no argument.
 fn incomplete_bits(event: &EventClass, texts: &[String]) -> Option<Vec<u64>> {
     let members = event.fields()?.members().iter().filter(|member| !member.is_hidden());
     let single = |member: &&Member| {
@@ -204,7 +205,7 @@ fn incomplete_bits(event: &EventClass, texts: &[String]) -> Option<Vec<u64>> {
     texts.iter().map(bit).collect()
 }
 
-/// Names of an event's fields of some kind.
+/// Returns the names of an event's fields whose type satisfies `is_it`.
 fn field_names_of_kind(event: &EventClass, is_it: fn(&Type) -> bool) -> impl Iterator<Item = &str> {
     let members = event.fields().map(Struct::members).unwrap_or_default();
     members.iter().filter(move |member| is_it(member.kind())).map(Member::name)
@@ -214,7 +215,7 @@ fn is_text_list(kind: &Type) -> bool {
     matches!(kind, Type::Sequence(sequence) if matches!(sequence.element(), Type::Text))
 }
 
-/// Returns the ranges in which two lines of one length differ.
+/// Returns the ranges in which two lines of equal length differ.
 fn differing_ranges(one: &[u8], other: &[u8]) -> Vec<Range<usize>> {
     let mut places: Vec<Range<usize>> = Vec::new();
     if one.len() != other.len() {
@@ -230,15 +231,15 @@ fn differing_ranges(one: &[u8], other: &[u8]) -> Vec<Range<usize>> {
     places
 }
 
-/// A thread's entry into a call, or its return, which may have texts of the call.
+/// An entry into a call or an exit from it, by one thread; an exit may have texts of the call.
 #[derive(Debug)]
 pub(crate) struct CallBoundary {
-    /// Before which of its batch's events it is, or which it is.
+    /// Index in the batch of the boundary's own event, or of the event after it.
     pub(crate) mark: usize,
     pub(crate) time: i64,
-    /// The thread, and the call's number.
+    /// Id of the thread, and number of the call.
     pub(crate) caller: (u64, usize),
-    /// The texts of a return, by their numbers; empty if it has none at all.
+    /// Texts of an exit, by their numbers; empty if it has none.
     pub(crate) texts: Vec<Vec<u8>>,
 }
 
@@ -249,19 +250,19 @@ impl CallBoundary {
     }
 }
 
-/// An entry that lacks texts.
+/// An entry that lacks texts, with its line and filter values.
 #[derive(Debug)]
 pub(crate) struct LateEntry {
-    /// The thread, and the call's number.
+    /// Id of the thread, and number of the call.
     pub(crate) caller: (u64, usize),
-    /// The numbers of the texts that it lacks.
+    /// Numbers of the missing texts.
     missing: Vec<usize>,
-    /// Its line with marks in their places, and these.
+    /// Line with placeholders for the texts, and the ranges of the placeholders.
     line: Vec<u8>,
     places: Vec<Range<usize>>,
-    /// The values that filters need from the entry, with marks.
+    /// Values that filters need from the entry, with placeholders.
     pub(crate) question: Option<GatheredEvent>,
-    /// The texts that were found, by their places.
+    /// Found texts, in the order of `missing`.
     found: Option<Vec<Vec<u8>>>,
 }
 
@@ -270,13 +271,13 @@ impl LateEntry {
         size_of::<Self>() + self.line.len() + self.question.as_ref().map_or(0, GatheredEvent::size)
     }
 
-    /// Takes these texts of its return, if those that it lacks are all there.
+    /// Stores the texts of the exit, if they include all missing ones.
     pub(crate) fn take(&mut self, texts: &[Vec<u8>]) {
         let text = |&number: &usize| texts.get(number).filter(|text| !text.is_empty()).cloned();
         self.found = self.missing.iter().map(text).collect();
     }
 
-    /// Has its question ask of the texts that were found, or of none.
+    /// Replaces the placeholders in the filter values by the found texts, or by empty texts.
     pub(crate) fn answer(&mut self) {
         let Some(question) = &mut self.question else { return };
         for (place, &number) in self.missing.iter().enumerate() {
@@ -285,7 +286,7 @@ impl LateEntry {
         }
     }
 
-    /// Its line with its texts, if they were found.
+    /// Returns the line with its texts, if they were found.
     pub(crate) fn line(&self, format: &impl EventEncoder) -> Option<Vec<u8>> {
         let found = self.found.as_ref()?;
         let (mut line, mut end) = (Vec::with_capacity(self.line.len() + 256), 0);
@@ -299,22 +300,22 @@ impl LateEntry {
     }
 }
 
-/// The observed values of an event of a call.
+/// The values of an entry or exit event.
 pub(crate) struct ObservedCall<'c> {
     call: &'c CallSide,
     thread: Option<u64>,
     incomplete: u64,
-    /// The texts that are present, a bit each.
+    /// Bit set of the texts that are present.
     present: u64,
-    /// The texts of a return.
+    /// Texts of an exit.
     texts: Option<Vec<Vec<u8>>>,
-    /// The roles of the members of the present scope that come next.
+    /// Roles of the remaining members of the current scope.
     members: std::slice::Iter<'c, MemberRole>,
     depth: u32,
     next: MemberRole,
 }
 
-/// The role of the next value.
+/// The role of a value in a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MemberRole {
     Other,
@@ -339,19 +340,19 @@ impl<'c> ObservedCall<'c> {
 }
 
 impl ObservedCall<'_> {
-    /// Returns its role in its thread's calls.
+    /// Returns the event as an entry or exit of its thread.
     pub(crate) fn boundary(&self, time: Option<i64>) -> Option<CallBoundary> {
         let texts = self.texts.clone().unwrap_or_default();
         Some(CallBoundary { mark: 0, time: time?, caller: (self.thread?, self.call.number), texts })
     }
 
-    /// Returns true if it is an entry that lacks texts.
+    /// Returns true if the event is an entry that lacks texts.
     pub(crate) fn lacks_texts(&self) -> bool {
         self.call.is_entry && self.incomplete != 0 && self.missing().next().is_some()
     }
 
-    /// The numbers of the texts that an entry lacks. One that is empty, and whose bit is not set,
-    /// was empty in memory.
+    /// Returns the numbers of the texts that an entry lacks. An empty text without a set bit was
+    /// empty in memory.
     fn missing(&self) -> impl Iterator<Item = usize> {
         let is_set =
             |text: usize| self.call.bits.get(text).is_none_or(|bit| self.incomplete & bit != 0);

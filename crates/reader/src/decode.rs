@@ -1,7 +1,7 @@
-//! A task: packets of one file, decoded into batches.
+//! A decoding task: packets of one file, decoded into batches.
 //!
-//! However large a packet is, a batch is bounded: the task stops where it is and goes on with
-//! the next batch when it is called again, by any thread.
+//! A batch is bounded, however large a packet is. A full batch interrupts the task; the next call,
+//! on any thread, continues with the next batch.
 
 use std::ops::Range;
 
@@ -19,44 +19,45 @@ use crate::prefixes::Prefixes;
 use crate::select::loss_times;
 use crate::stream::{Stream, StreamClassPlan};
 
-/// Later than any event, so that one comparison finds a task's first event, too.
+/// A value later than all events, so that the same comparison detects a task's first event.
 const NO_TIME: i64 = i64::MAX;
-/// Room for lines that stays after one that was too large, in bytes.
+/// Capacity in bytes that remains after a line that was too large.
 const LINE_ROOM_BYTES: usize = 1 << 20;
 
-/// Packets of one file that are decoded one after another.
+/// Consecutive packets of one file that are decoded one after another.
 pub(crate) struct DecodeTask<'t, B> {
     stream: &'t Stream<'t, B>,
     file: &'t DataFile<B>,
     source: SourceStream<&'t B>,
-    /// Start of the packet after the last one.
+    /// End of the last packet, in bytes.
     end: u64,
     decoder: StreamDecoder<'t>,
-    /// The common parts of lines of the current packet's class; `None` between packets.
+    /// Common line parts of the current packet's class; `None` between packets.
     texts: Option<&'t StreamClassPlan>,
-    /// The index of the current packet's class.
+    /// Index of the current packet's stream class.
     class: usize,
-    /// The common part of lines of the current packet.
+    /// Common line part of the current packet.
     packet_prefix: Vec<u8>,
     prefixes: Prefixes,
-    /// The values that filters need from an event.
+    /// Values that filters need from the current event.
     gather: Gather,
-    /// Events of the current packet that were begun, and between which of them it is read.
+    /// Number of begun events of the current packet, and range of its events that are wanted.
     events: u64,
     wanted: Range<u64>,
-    /// The time of the latest event that was written.
+    /// Time of the latest written event.
     previous: Option<Stamp>,
-    /// The time of the latest event, requested or not; [`NO_TIME`] before the first event.
+    /// Time of the latest event, requested or not; [`NO_TIME`] before the first event.
     last_time: i64,
-    /// An error in the current packet's times. A place within the packet where time goes backward
-    /// says more, so this is noted at the packet's end.
+    /// An error in the current packet's times. It is noted only at the packet's end, because a
+    /// place where time goes backward is more specific.
     ends_first: Option<Damage>,
-    /// Events may be missing since, up to the next event.
+    /// An open gap in which events may be missing, up to the next event.
     gap: Option<Gap>,
 }
 
 impl<'t, B: ByteSource> DecodeTask<'t, B> {
-    /// The packets from the one at byte `start.0`, whose number is `start.1`, up to byte `end`.
+    /// Creates a task for the packets from byte `start.0` to byte `end`; the first has number
+    /// `start.1`.
     pub(crate) fn new(
         stream: &'t Stream<'t, B>,
         file: &'t DataFile<B>,
@@ -86,25 +87,25 @@ impl<'t, B: ByteSource> DecodeTask<'t, B> {
         }
     }
 
-    /// The same, reading `window_bytes` at once, into memory that is at hand.
+    /// Sets the number of bytes per read, and the memory to be used as the window.
     pub(crate) fn with_window(self, window_bytes: usize, memory: Vec<u8>) -> Self {
         Self { source: self.source.with_window(window_bytes, memory), ..self }
     }
 
-    /// Its file, its packets, the byte at which the last of them ends, and what the packets before
-    /// leave behind.
+    /// Returns the file, the source of its packets, the end of the last packet in bytes, and the
+    /// decoder after the previous packets.
     pub(crate) fn into_parts(
         self,
     ) -> (&'t DataFile<B>, SourceStream<&'t B>, u64, StreamDecoder<'t>) {
         (self.file, self.source, self.end, self.decoder)
     }
 
-    /// When the last event was.
+    /// Returns the time of the latest written event.
     pub(crate) fn reached(&self) -> Option<i64> {
         self.previous.map(|stamp| stamp.time)
     }
 
-    /// Ends a task that is done: what its packets leave behind, and its memory.
+    /// Ends a finished task; returns the decoder after its packets, and its memory.
     pub(crate) fn finish(self) -> (StreamDecoder<'t>, Vec<u8>) {
         (self.decoder, self.source.into_memory())
     }
@@ -157,7 +158,7 @@ impl<'t, B: ByteSource> DecodeTask<'t, B> {
             Ok(packet) => {
                 self.texts = self.stream.texts.get(packet.stream);
                 self.class = packet.stream;
-                // Losses of a packet that was begun before were reported then.
+                // For a packet that was begun before, the losses have already been reported.
                 if self.wanted.start == 0 {
                     losses.into_iter().for_each(|loss| self.report_loss(loss, batch));
                 }
@@ -179,8 +180,8 @@ impl<'t, B: ByteSource> DecodeTask<'t, B> {
         }
     }
 
-    /// Notes that events may be missing behind the latest one: in what was passed over, or
-    /// (`may_end` is false) in the current packet, too.
+    /// Begins a gap after the latest event: events may be missing in skipped data, or (`may_end` is
+    /// false) in the current packet, too.
     fn begin_gap(&mut self, may_end: bool) {
         let since = if self.last_time == NO_TIME { i64::MIN } else { self.last_time };
         let gap = self.gap.get_or_insert(Gap { since, may_end });
@@ -204,7 +205,7 @@ impl<'t, B: ByteSource> DecodeTask<'t, B> {
     ) -> Result<(), StreamError> {
         while batch.size() < size {
             if self.events >= self.wanted.end {
-                // What comes next may be half written.
+                // The following event may be half written.
                 self.texts = None;
                 break;
             }
@@ -217,7 +218,7 @@ impl<'t, B: ByteSource> DecodeTask<'t, B> {
         Ok(())
     }
 
-    /// Notes what is wrong with the current packet's times, behind all of its events.
+    /// Notes an error in the current packet's times, after all of its events.
     fn note_ends_first(&mut self, batch: &mut Batch) {
         if let Some(damage) = self.ends_first.take() {
             let error = self.source.damaged(damage);
@@ -225,8 +226,8 @@ impl<'t, B: ByteSource> DecodeTask<'t, B> {
         }
     }
 
-    /// Appends the next event, if it is selected. Returns true if there is one in the packet.
-    // Longer than 70 lines: one event is decoded step by step, on state that all steps share.
+    /// Appends the next event, if it is selected. Returns false at the packet's end.
+    // Longer than 70 lines: the steps of decoding one event share their state.
     #[inline]
     fn append_event<F: EventEncoder>(
         &mut self,
@@ -265,7 +266,7 @@ impl<'t, B: ByteSource> DecodeTask<'t, B> {
                     .build_late_entry(&observed, format, line, &body, class.filters.as_ref())
                     .map(Box::new);
             }
-            // Damage is reported when the packet is skipped.
+            // `skip` reports the damage instead.
             let mut question = None;
             match &class.filters {
                 _ if late.is_some() => {}
@@ -313,7 +314,7 @@ impl<'t, B: ByteSource> DecodeTask<'t, B> {
         Ok(true)
     }
 
-    /// Adds an event to the batch, whose line begins at byte `start` of the batch's text.
+    /// Adds an event to the batch; its line begins at byte `start` of the batch's text.
     #[inline]
     fn append<F: EventEncoder>(&mut self, written: WrittenEvent, start: usize, batch: &mut Batch) {
         let WrittenEvent { stamp, head, bit, pending } = written;
@@ -337,14 +338,14 @@ impl<'t, B: ByteSource> DecodeTask<'t, B> {
         self.previous = stamp.or(self.previous);
     }
 
-    /// Returns the place of the event at this bit of the current packet.
+    /// Returns the place of the event at `bit` of the current packet.
     const fn place(&self, bit: u64) -> EventPlace {
         let (packet, at) = self.source.current();
         EventPlace { packet, at, bit }
     }
 
-    /// Notes that the event at this bit of the current packet is the task's first event, or is
-    /// earlier than the event before it.
+    /// Notes that the event at `bit` of the current packet is the task's first event, or is earlier
+    /// than the preceding event.
     #[cold]
     #[inline(never)]
     fn note_order(&self, time: i64, bit: u64, batch: &mut Batch) {
@@ -352,7 +353,7 @@ impl<'t, B: ByteSource> DecodeTask<'t, B> {
             NO_TIME => batch.first_time = Some(time),
             before => batch.gaps.push((time, before)),
         }
-        // An earlier task compared the events that this one skips.
+        // An earlier task has compared the events that this task skips.
         if self.events < self.wanted.start {
             return;
         }
@@ -375,21 +376,21 @@ impl<'t, B: ByteSource> DecodeTask<'t, B> {
     }
 }
 
-/// A gap, where events may be missing: since this time.
+/// A gap in which events may be missing: after `since`.
 struct Gap {
     since: i64,
-    /// True if the next event is after it.
+    /// True if the next event ends the gap.
     may_end: bool,
 }
 
 /// An event whose line was written.
 struct WrittenEvent {
-    /// A pending decision about the event, or about its texts: its class's index, and the values
-    /// needed.
+    /// A pending decision about the event or its texts: the index of its event class, the filters'
+    /// values, and the late entry.
     pending: Option<(usize, Option<GatheredEvent>, Option<Box<LateEntry>>)>,
     stamp: Option<Stamp>,
     head: DeltaSlot,
-    /// Start of its body in its packet, in bits.
+    /// Start of the event's body in its packet, in bits.
     bit: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Traces found in folders, at any depth, and opened.
+//! Search for traces in folders, at any depth.
 //!
-//! A folder is a trace if it has a file `metadata`; all other regular files in it are streams,
-//! but those whose names begin with a dot. Folders are not searched through symbolic links, which
-//! may lead in circles; what is no regular file is never opened: a FIFO would wait for its
+//! A folder is a trace if it has a file `metadata`. All other regular files in it are streams,
+//! except those whose names begin with a dot. The search does not follow symbolic links to folders,
+//! which may form cycles. Files that are not regular are never opened: a FIFO would wait for its
 //! writer, a device may do anything.
 
 use std::collections::HashMap;
@@ -21,19 +21,19 @@ use crate::messages::write_message;
 
 /// Name of the file that makes a folder a trace.
 pub(crate) const METADATA: &str = "metadata";
-/// Name of the folder in a trace that has its streams' indexes.
+/// Name of the folder in a trace that contains the streams' indexes.
 const INDEX_FOLDER: &str = "index";
-/// Largest metadata that is read, in bytes.
+/// Maximum size of metadata in bytes.
 const METADATA_BYTES_MAX: u64 = 256 << 20;
-/// Deepest folder that is searched for traces, counted from the one given.
+/// Maximum depth of the search, counted from the given folder.
 pub(crate) const DEPTH_MAX: usize = 64;
-/// Most data files of one trace.
+/// Maximum number of data files of a trace.
 const FILES_MAX: usize = 1 << 20;
-/// Most files that are kept open; beyond them, a file is opened again for each read.
+/// Maximum number of files that are kept open; further files are opened again for each read.
 const OPEN_FILES_MAX: usize = 512;
 
-/// Returns the number of files that may be kept open: a quarter of the limit of this process
-/// (getrlimit(2)): their indexes are as many, and files are opened for reads, and by the caller.
+/// Returns the number of files that may be kept open: a quarter of this process's limit
+/// (getrlimit(2)). Each file may have an index; reads and the caller need files, too.
 fn open_files_limit() -> usize {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
@@ -41,21 +41,21 @@ fn open_files_limit() -> usize {
     soft.map_or(OPEN_FILES_MAX, |soft| (soft / 4).min(OPEN_FILES_MAX))
 }
 
-/// Why no trace can be read from a path.
+/// Reason why no trace can be read from a path.
 ///
-/// What the system said is its source, not in its text.
+/// A system error is the source, and not in the text.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// A path that was given cannot be read.
+    /// A given path cannot be read.
     Path(PathBuf, IoError),
-    /// A path that was given leads to something that is not a folder.
+    /// A given path leads to something that is not a folder.
     NotFolder(PathBuf),
-    /// No trace is in a path that was given.
+    /// A given path contains no trace.
     NoTrace(PathBuf),
-    /// A folder that was followed was removed.
+    /// A followed folder was removed.
     Removed(PathBuf),
-    /// A message, or the output, could not be written.
+    /// A message or the output could not be written.
     Message(IoError),
 }
 
@@ -86,7 +86,7 @@ impl std::error::Error for OpenError {
 }
 
 impl OpenError {
-    /// Returns advice, if there is any.
+    /// Returns advice for the user, if there is any.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotFolder(path) => match path.parent().filter(|_| is_part_of_trace(path)) {
@@ -109,12 +109,12 @@ impl OpenError {
 const TRACE_HINT: &str = "a trace is a folder with a file 'metadata' and stream files (CTF), \
     as trackway record -o DIR, LTTng and barectf write it";
 
-/// Returns true if a file lies beside the metadata of a trace.
+/// Returns true if the file's folder is a trace.
 fn is_part_of_trace(path: &Path) -> bool {
     path.parent().is_some_and(|folder| folder.join("metadata").is_file())
 }
 
-/// Why a folder's trace, or one of its files, cannot be read.
+/// Reason why a folder's trace, or one of its files, cannot be read.
 #[derive(Debug)]
 enum FileError {
     Io(IoError),
@@ -141,7 +141,7 @@ impl fmt::Display for FileError {
 }
 
 impl FileError {
-    /// Returns true if there is no such file.
+    /// Returns true if the file does not exist.
     fn is_absence(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::NotFound)
     }
@@ -160,11 +160,11 @@ impl From<io::Error> for FileError {
     }
 }
 
-/// The traces in some folders.
+/// The traces found in some folders.
 pub struct FoundTraces {
-    /// The inputs that can be read.
+    /// Inputs that can be read.
     pub inputs: Vec<Input<TraceFile>>,
-    /// The folder of each of them.
+    /// Folder of each input.
     pub folders: Vec<PathBuf>,
     /// True if nothing was damaged.
     pub is_whole: bool,
@@ -174,18 +174,17 @@ pub struct FoundTraces {
 ///
 /// # Errors
 ///
-/// If one of `paths` cannot be read, or has no trace.
+/// Returns an error if one of `paths` cannot be read, or has no trace.
 pub fn open_traces(paths: &[PathBuf], messages: &mut dyn Write) -> Result<FoundTraces, OpenError> {
     open_traces_with(paths, None, messages)
 }
 
-/// Opens traces like [`open_traces`] that are opened repeatedly: metadata that is `known` and whose
-/// file is still the same is not parsed again. Afterwards the metadata of the found traces is
-/// known.
+/// Opens traces repeatedly, like [`open_traces`]: `known` metadata whose file is unchanged is not
+/// parsed again. Afterwards `known` holds the metadata of the found traces.
 ///
 /// # Errors
 ///
-/// As [`open_traces`].
+/// See [`open_traces`].
 pub(crate) fn reopen_traces(
     paths: &[PathBuf],
     known: &mut MetadataCache,
@@ -210,7 +209,7 @@ fn open_traces_with(
     };
     for path in paths {
         let cannot = |error: io::Error| OpenError::Path(path.clone(), error.into());
-        // As babeltrace2, whose warnings name streams by their absolute path.
+        // Absolute, like the stream names in babeltrace2's warnings.
         let root = fs::canonicalize(path).map_err(cannot)?;
         if !fs::metadata(&root).map_err(cannot)?.is_dir() {
             return Err(OpenError::NotFolder(path.clone()));
@@ -227,11 +226,11 @@ fn open_traces_with(
     Ok(FoundTraces { inputs, folders, is_whole })
 }
 
-/// Metadata that was read before, by its trace's folder.
+/// Parsed metadata, by its trace's folder.
 #[derive(Default)]
 pub(crate) struct MetadataCache(HashMap<PathBuf, (FileStamp, Trace)>);
 
-/// The properties that change if a file is replaced, or written to.
+/// The properties of a file that change if it is replaced or written to.
 #[derive(PartialEq, Eq)]
 struct FileStamp {
     id: (u64, u64),
@@ -249,9 +248,9 @@ impl FileStamp {
     }
 }
 
-/// Returns the files of traces in the folders `paths`, at any depth, and their lengths: these
-/// change if a trace grows. Facts that its recorder keeps beside it, which change all the time, are
-/// no part of it.
+/// Returns identities and lengths of the files of traces in the folders `paths`, at any depth: they
+/// change if a trace grows. Files in which the recorder stores its own state change all the time,
+/// and are not included.
 pub(crate) fn file_sizes(paths: &[PathBuf]) -> Vec<(u64, u64, u64)> {
     fn add_sizes(folder: &Path, depth: usize, sizes: &mut Vec<(u64, u64, u64)>) {
         let Ok(entries) = fs::read_dir(folder) else { return };
@@ -282,8 +281,8 @@ struct Search<'m> {
 }
 
 impl Search<'_> {
-    /// Adds the traces at and below `folder`, in the order of their names. Whether there are any,
-    /// readable or not.
+    /// Adds the traces at and below `folder`, in the order of their names. Returns true if there
+    /// are any, readable or not.
     fn folder(&mut self, folder: &Path, root: &Path, depth: usize) -> io::Result<bool> {
         let mut found = false;
         if fs::metadata(folder.join(METADATA)).is_ok_and(|metadata| metadata.is_file()) {
@@ -317,7 +316,7 @@ impl Search<'_> {
         write_message(&mut self.messages, &format!("{}: {error}", path.display()))
     }
 
-    /// The index of a stream's file, if it has one and it is whole.
+    /// Returns the index of a stream's file, if it exists and is not damaged.
     fn index(&mut self, file: &Path) -> io::Result<Option<Index<TraceFile>>> {
         let Some(path) = index_path_of(file) else { return Ok(None) };
         let opened = TraceFile::open(&path, false)
@@ -351,7 +350,7 @@ impl Search<'_> {
         Ok(trace)
     }
 
-    /// The data files at `paths`, as long as they are now.
+    /// Opens the data files at `paths`, with their current lengths.
     fn files(&self, paths: Vec<PathBuf>) -> Vec<(PathBuf, Result<TraceFile, FileError>)> {
         let mut open_files = self.open_files;
         let open = |path: PathBuf| {
@@ -367,8 +366,8 @@ impl Search<'_> {
         folder: &Path,
         root: &Path,
     ) -> io::Result<Result<Input<TraceFile>, FileError>> {
-        // In this order: of a trace that grows, metadata declares at least what is in files that
-        // were as long as this before it was read.
+        // The files are opened before the metadata is read: so the metadata of a growing trace
+        // declares everything within the recorded lengths.
         let opened = list_data_files(folder).map(|paths| self.files(paths));
         let (trace, opened) = match self.metadata(folder).and_then(|trace| Ok((trace, opened?))) {
             Ok(read) => read,
@@ -383,7 +382,7 @@ impl Search<'_> {
                     file.index = self.index(&path)?;
                     files.push(file);
                 }
-                // Deleted since, as tracers do that keep only the newest files.
+                // Deleted since the listing, by a tracer that keeps only the newest files.
                 Err(error) if error.is_absence() => {}
                 Err(error) => self.report_damage(&path, &error)?,
             }
@@ -393,7 +392,7 @@ impl Search<'_> {
     }
 }
 
-/// Returns the path of the index of a stream's file, if it has one.
+/// Returns the path of the index of a stream's file, if the index exists.
 fn index_path_of(file: &Path) -> Option<PathBuf> {
     let mut name = file.file_name()?.to_owned();
     name.push(".idx");
@@ -401,7 +400,7 @@ fn index_path_of(file: &Path) -> Option<PathBuf> {
     fs::metadata(&path).is_ok_and(|metadata| metadata.is_file()).then_some(path)
 }
 
-/// The folders in a folder, by name; links to folders are none.
+/// Returns the subfolders of a folder, by name; links to folders are excluded.
 pub(crate) fn list_subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut folders = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -414,7 +413,7 @@ pub(crate) fn list_subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// The bytes of the metadata at `path`.
+/// Returns the bytes of the metadata at `path`.
 pub(crate) fn read_metadata_file(path: &Path) -> io::Result<Vec<u8>> {
     open_if_regular(path).and_then(read_metadata).map_err(FileError::into_io)
 }
@@ -425,19 +424,19 @@ fn read_metadata(file: File) -> Result<Vec<u8>, FileError> {
         return Err(FileError::TooLarge(size));
     }
     let mut bytes = Vec::new();
-    // It may be growing.
+    // The file may be growing.
     file.take(METADATA_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// The data files of a trace.
+/// Returns the data files of a trace.
 fn list_data_files(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let (name, path) = (entry.file_name(), entry.path());
         let is_ignored = name == METADATA || name.as_encoded_bytes().starts_with(b".");
-        // Through links: a file may lie elsewhere.
+        // Follows links: a file may be elsewhere.
         if is_ignored || !fs::metadata(&path).is_ok_and(|metadata| metadata.is_file()) {
             continue;
         }
@@ -449,7 +448,7 @@ fn list_data_files(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
     Ok(files)
 }
 
-/// Opens a regular file, without waiting for one that is none.
+/// Opens a regular file; returns an error for other files without waiting for them.
 pub(crate) fn open_regular_file(path: &Path) -> io::Result<File> {
     open_if_regular(path).map_err(FileError::into_io)
 }
@@ -458,7 +457,8 @@ fn open_if_regular(path: &Path) -> Result<File, FileError> {
     if !fs::metadata(path)?.is_file() {
         return Err(FileError::NotRegular);
     }
-    // It may have become something else since: then this does not wait, and is found out.
+    // The file may have been replaced since the check: O_NONBLOCK avoids waiting, and the next
+    // check detects it.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(FileError::NotRegular);
@@ -466,12 +466,12 @@ fn open_if_regular(path: &Path) -> Result<File, FileError> {
     Ok(file)
 }
 
-/// A data file, as long as it was when it was opened.
+/// A data file, with its length at the time of opening.
 pub struct TraceFile {
     path: PathBuf,
-    /// Device and inode: the same file, wherever it is moved.
+    /// Device and inode, which identify the file wherever it is moved.
     id: (u64, u64),
-    /// `None` if it is opened again for each read.
+    /// Open file; `None` if it is opened again for each read.
     file: Option<File>,
     length: u64,
 }
@@ -484,12 +484,12 @@ impl TraceFile {
         Ok(Self { path: path.to_owned(), id, file: keep.then_some(file), length })
     }
 
-    /// Its device and inode.
+    /// Returns device and inode.
     pub(crate) const fn id(&self) -> (u64, u64) {
         self.id
     }
 
-    /// Lets it end at byte `length`.
+    /// Limits the file to `length` bytes.
     pub(crate) fn limit(&mut self, length: u64) {
         self.length = self.length.min(length);
     }
@@ -542,11 +542,11 @@ mod tests {
             file.and_then(|file| file.set_modified(modified)).expect("a file");
         };
         assert_eq!(version().as_deref(), Some("1"));
-        // Nothing tells that it was written to; so this shows that it is not read.
+        // The stamp does not change: version 1 proves that the file is not read again.
         fs::write(&path, text("2")).expect("a file");
         set_modified(&path);
         assert_eq!(version().as_deref(), Some("1"));
-        // Recorders replace it; others append to it.
+        // Recorders replace metadata; other tracers append to it.
         let next = root.join(".next");
         fs::write(&next, text("3")).expect("a file");
         set_modified(&next);
@@ -555,7 +555,7 @@ mod tests {
         fs::write(&path, text("3") + "env { v = \"4\"; };").expect("a file");
         set_modified(&path);
         assert_eq!(version().as_deref(), Some("4"));
-        // What cannot be read is not what it was before.
+        // Unreadable metadata must not be replaced by its earlier content.
         fs::write(&path, "nonsense").expect("a file");
         assert_eq!(version(), None);
     }

@@ -1,4 +1,4 @@
-//! Index files, as LTTng writes them beside its streams: where packets are, and when.
+//! Index files of streams in LTTng's format: offsets and times of packets.
 //!
 //! ```text
 //! magic u32, major u32, minor u32, bytes of an entry u32         all big endian
@@ -6,9 +6,9 @@
 //!        its begin and end u64 each (the stream's clock), events discarded u64, and more
 //! ```
 //!
-//! An index is for finding packets without reading all before them: after damage, and where only
-//! a range of time is requested. It is not believed: a packet is where it says only if the stream
-//! says the same. Nothing of it is kept in memory; it is searched where it lies.
+//! An index locates packets without reading all earlier ones: after damage, and if only a range of
+//! time is requested. It is not trusted: an entry applies only if the stream has the same packet
+//! there. The index is not kept in memory; searches read the file.
 
 use std::fmt;
 
@@ -18,9 +18,9 @@ use trackway_ctf::read::{ByteSource, Packet};
 const MAGIC: u32 = 0xC1F1_DCC1;
 const MAJOR: u32 = 1;
 const HEADER_BYTES: usize = 16;
-/// Bytes of an entry that are read.
+/// Number of bytes of an entry that are read.
 const ENTRY_BYTES: usize = 48;
-/// Largest entry that makes sense.
+/// Maximum plausible size of an entry in bytes.
 const ENTRY_BYTES_MAX: u32 = 4096;
 
 /// An index file.
@@ -31,15 +31,15 @@ pub struct Index<B> {
     entries: u64,
 }
 
-/// Why an index file is of no use.
+/// Reason why an index file is unusable.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum IndexError {
-    /// It cannot be read.
+    /// The file cannot be read.
     Read(IoError),
-    /// It does not begin as an index file of a known version does.
+    /// The file does not begin with the header of a known version.
     Header,
-    /// It ends within an entry.
+    /// The file ends within an entry.
     CutOff,
 }
 
@@ -55,22 +55,22 @@ impl fmt::Display for IndexError {
 
 impl std::error::Error for IndexError {}
 
-/// A packet in an index.
+/// A packet's entry in an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IndexEntry {
-    /// Its number in the file, from 0.
+    /// Number of the packet in the file, from 0.
     pub(crate) number: u64,
-    /// Its start, in bytes.
+    /// Start of the packet in bytes.
     pub(crate) offset: u64,
     packet_bits: u64,
     content_bits: u64,
     begin: u64,
-    /// Clock at its end.
+    /// Clock at the packet's end.
     pub(crate) end: u64,
 }
 
 impl IndexEntry {
-    /// Returns true if a packet is the one of this entry.
+    /// Returns true if sizes and times of `packet` equal those of the entry.
     pub(crate) fn matches_packet(&self, packet: &Packet) -> bool {
         packet.packet_bits == Some(self.packet_bits)
             && packet.content_bits == Some(self.content_bits)
@@ -80,11 +80,11 @@ impl IndexEntry {
 }
 
 impl<B: ByteSource> Index<B> {
-    /// An index in these bytes.
+    /// Opens the index in `bytes`.
     ///
     /// # Errors
     ///
-    /// If it is damaged.
+    /// Returns an error if the index is damaged.
     pub fn open(bytes: B) -> Result<Self, IndexError> {
         let mut header = [0; HEADER_BYTES];
         if bytes.fill_at(&mut header, 0).map_err(|error| IndexError::Read(error.into()))?
@@ -121,8 +121,8 @@ impl<B: ByteSource> Index<B> {
         Some(IndexEntry { number, offset, packet_bits, content_bits, begin: next()?, end: next()? })
     }
 
-    /// The last entry of those at its beginning for which `is_before` holds. They are looked at
-    /// one by one: times may go backward.
+    /// Returns the last of the leading entries for which `is_before` holds. Checks entries one by
+    /// one, because times may go backward.
     pub(crate) fn last(&self, is_before: impl Fn(&IndexEntry) -> bool) -> Option<IndexEntry> {
         let mut entries = (0..self.entries).map_while(|number| self.entry(number));
         let mut last = None;
@@ -132,8 +132,9 @@ impl<B: ByteSource> Index<B> {
         last
     }
 
-    /// The entry of the packet behind the one at byte `offset`, if it knows both, and that there
-    /// is nothing between them: an index without some of the packets must not hide them.
+    /// Returns the entry of the packet directly after the packet at byte `offset`. Returns `None`
+    /// if the index lacks one of them or has a gap between them: an incomplete index must not hide
+    /// packets.
     pub(crate) fn entry_after(&self, offset: u64) -> Option<IndexEntry> {
         let next = self.entry(self.count(|entry| entry.offset <= offset)?)?;
         let here = self.entry(next.number.checked_sub(1)?)?;
@@ -141,8 +142,8 @@ impl<B: ByteSource> Index<B> {
         (here.offset == offset && end == Some(next.offset)).then_some(next)
     }
 
-    /// Returns the number of entries at its beginning with a property that none after them has;
-    /// `None` if it cannot be read.
+    /// Returns the number of leading entries that have a property; later entries must not have it.
+    /// Returns `None` if the index cannot be read.
     fn count(&self, has: impl Fn(&IndexEntry) -> bool) -> Option<u64> {
         let (mut from, mut to) = (0, self.entries);
         while from < to {
@@ -182,7 +183,7 @@ mod tests {
         let after = |offset| index.entry_after(offset).map(|entry| (entry.number, entry.offset));
         assert_eq!((after(0), after(4096)), (Some((1, 4096)), Some((2, 8192))));
         assert_eq!((after(4095), after(9 * 4096)), (None, None));
-        // One that misses a packet does not know what is behind the one before it.
+        // An index without one packet has no entry directly after the packet before it.
         let gap = [&bytes[..HEADER_BYTES + 72], &bytes[HEADER_BYTES + 2 * 72..]].concat();
         let index = Index::open(&gap[..]).expect("an index");
         let after = |offset| index.entry_after(offset).map(|entry| entry.offset);

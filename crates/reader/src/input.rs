@@ -7,33 +7,33 @@ use trackway_render::TraceName;
 
 use crate::index::Index;
 
-/// Bytes of a packet that are read at first for its header.
+/// Number of bytes of a packet that are read first, for its header.
 pub(crate) const HEADER_WINDOW_BYTES: usize = 4 << 10;
 
 /// A trace: its metadata, and its data files.
 pub struct Input<B> {
-    /// The metadata.
+    /// Metadata of the trace.
     pub trace: Trace,
-    /// The trace's folder, relative to where the search began; empty if it was there.
+    /// Folder of the trace, relative to the searched folder; empty if they are equal.
     pub folder: String,
-    /// Its data files.
+    /// Data files of the trace.
     pub files: Vec<DataFile<B>>,
 }
 
 /// A file of packets: a stream, or a part of one.
 pub struct DataFile<B> {
-    /// The file's path, for messages; it orders streams that have no ids.
+    /// Path of the file, for messages; it orders streams that have no ids.
     pub name: String,
-    /// Its content.
+    /// Content of the file.
     pub bytes: B,
-    /// The index of its packets, if there is one.
+    /// Index of the file's packets, if there is one.
     pub index: Option<Index<B>>,
-    /// The part of it that is read.
+    /// Part of the file that is read.
     pub(crate) part: FilePart,
 }
 
 impl<B> DataFile<B> {
-    /// A file without an index, all of which is read.
+    /// Creates a data file without an index, to be read completely.
     pub fn new(name: String, bytes: B) -> Self {
         Self { name, bytes, index: None, part: FilePart::default() }
     }
@@ -42,22 +42,22 @@ impl<B> DataFile<B> {
 /// A part of a data file: from a packet to the file's end, or less.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FilePart {
-    /// Start of its first packet, in bytes, and that packet's number.
+    /// Offset and number of the first packet.
     pub(crate) from: (u64, u64),
-    /// The state that the packets before leave.
+    /// State after all packets before the part.
     pub(crate) carry: ResumeState,
-    /// Number of events of the first packet that are left out.
+    /// Number of events of the first packet that are skipped.
     pub(crate) skip: u64,
-    /// The packet, by where it begins, that is read only up to so many events.
+    /// Start of a packet that is read only in part, and the number of its events that are read.
     pub(crate) last: Option<(u64, u64)>,
 }
 
-/// A trace and what messages call it.
+/// A trace, and its names in messages.
 pub(crate) struct NamedTrace {
     pub(crate) trace: Trace,
-    /// Its name in warnings and its place among others: its host and its folder.
+    /// Name of the trace in warnings and for its order: its host and its folder.
     pub(crate) name: String,
-    /// The folder of its first file.
+    /// Folder of the trace's first file.
     folder: String,
 }
 
@@ -71,28 +71,28 @@ impl NamedTrace {
         Self { trace, name, folder }
     }
 
-    /// An input's, and its files.
+    /// Splits an input into its named trace and its files.
     pub(crate) fn of<B>(input: Input<B>) -> (Self, Vec<DataFile<B>>) {
         (Self::new(input.trace, &input.folder, &input.files), input.files)
     }
 
-    /// Returns its name.
+    /// Returns the names of the trace.
     pub(crate) fn names(&self) -> TraceName<'_> {
         TraceName { name: &self.name, folder: &self.folder }
     }
 }
 
-/// Pieces of a trace that are one.
+/// The parts of a trace, joined to one input.
 pub(crate) struct JoinedTrace<B, With> {
-    /// The metadata that declares most, and all the files.
+    /// Input with the most complete metadata and the files of all parts.
     pub(crate) input: Input<B>,
-    /// The inputs that belong to the piece with this metadata.
+    /// Caller's data of the part whose metadata is used.
     pub(crate) with: With,
-    /// The index of the input that was the first piece.
+    /// Index of the input that was the first part.
     pub(crate) first: usize,
 }
 
-/// Traces of one identity made one.
+/// Joins traces of the same identity.
 pub(crate) fn join_trace_pieces<B, With>(
     inputs: Vec<(Input<B>, With)>,
 ) -> Vec<JoinedTrace<B, With>> {
@@ -112,7 +112,7 @@ pub(crate) fn join_trace_pieces<B, With>(
             std::mem::swap(&mut same.with, &mut with);
         }
         same.input.files.append(&mut input.files);
-        // babeltrace2 names what it found in several folders by the host alone.
+        // babeltrace2 names a trace in several folders by its host alone.
         same.input.folder.clear();
     }
     traces

@@ -1,10 +1,10 @@
-//! Traces read: their streams decoded in parallel, and merged in time order; counted; written
-//! anew, in part or put together.
+//! Reading of traces: streams are decoded in parallel and merged in time order; counted; or
+//! exported, in part or merged.
 //!
-//! [`print_events()`] writes the events of traces to any [`EventOutput`], what tracers lost, and
-//! what is damaged. Memory does not grow with the traces, and what is written is the same for any
-//! number of threads. [`collect_statistics`] counts them; [`trim_traces()`] and [`merge_traces()`]
-//! write traces.
+//! [`print_events()`] writes the events of traces to any [`EventOutput`], and reports losses and
+//! damage. Memory does not grow with the traces, and the output is the same for any number of
+//! threads. [`collect_statistics`] counts events; [`trim_traces()`] and [`merge_traces()`] write
+//! new traces.
 //!
 //! ```text
 //! folder → input → stream → plan ──tasks──→ decode ──batches──→ merge → lines
@@ -60,45 +60,45 @@ use order::StreamOrders;
 use pipeline::{Limits, Pipeline, WorkerState};
 use stream::{StreamClassPlan, collect_streams};
 
-/// Settings of the reading; they do not change the result.
+/// Settings for decoding and merging; they do not change the result.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Threads, the caller's among them.
+    /// Number of threads, including the caller's.
     pub jobs: NonZero<usize>,
-    /// Size of the pieces, in bytes of what is written, that threads hand to each other.
+    /// Size of the batches that threads pass to each other, in bytes of output.
     pub batch_bytes: usize,
-    /// Takes the number of events that are done, now and then.
+    /// Called now and then with the number of processed events.
     pub progress: Option<fn(u64)>,
 }
 
 impl Default for Settings {
-    /// A thread for each processor, and pieces that stay in a processor's cache.
+    /// Returns one thread for each processor, and batches that fit a processor's cache.
     fn default() -> Self {
         let jobs = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         Self { jobs, batch_bytes: 128 << 10, progress: None }
     }
 }
 
-/// The result of the reading.
+/// The result of reading traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
     /// True if nothing was damaged.
     pub is_whole: bool,
     /// Number of selected events.
     pub events: u64,
-    /// The most bytes of decoded events that were held at once for the merge.
+    /// Maximum size of the decoded events that waited for the merge, in bytes.
     pub most_bytes: usize,
 }
 
-/// Writes the selected events of `inputs` to `output`, in time order, and what the tracer
-/// lost and what is damaged to `messages`.
+/// Writes the selected events of `inputs` to `output`, in time order, and reports losses and damage
+/// to `messages`.
 ///
-/// Events of one stream stay in the stream's order. Where time goes backward within a stream, its
-/// earlier event follows at once, and the first such place of each stream is reported as damage.
+/// Events of one stream keep the stream's order. If time goes backward within a stream, the earlier
+/// event follows at once. The first such place of each stream is reported as damage.
 ///
 /// # Errors
 ///
-/// If `output` or `messages` cannot be written.
+/// Returns an error if `output` or `messages` cannot be written.
 pub fn print_events<B: ByteSource + Sync>(
     inputs: Vec<Input<B>>,
     selection: &Selection<'_>,
@@ -113,15 +113,16 @@ pub fn print_events<B: ByteSource + Sync>(
     Ok(summary)
 }
 
-/// The state of what was written before.
+/// The state after written events, for later events of the same traces.
 #[derive(Default)]
 struct PrintState {
-    /// The state of filters.
+    /// State of the filters.
     judge: StatefulFilters,
     orders: StreamOrders,
 }
 
-/// Writes events like [`print_events()`], after others; also returns the state for what follows.
+/// Writes events like [`print_events()`], after earlier ones in state `before`; also returns the
+/// state after them.
 fn print_events_after<B: ByteSource + Sync, O: EventOutput>(
     inputs: Vec<Input<B>>,
     selection: &Selection<'_>,
@@ -156,7 +157,7 @@ fn print_events_after<B: ByteSource + Sync, O: EventOutput>(
         for _ in 1..settings.jobs.get() {
             let help = || pipeline.run_worker(&mut WorkerState::new(encoder.clone()));
             if Builder::new().spawn_scoped(scope, help).is_err() {
-                // There are no more threads: the merge decodes the rest itself.
+                // The system has no more threads: the merge decodes the rest itself.
                 break;
             }
         }
@@ -168,7 +169,8 @@ fn print_events_after<B: ByteSource + Sync, O: EventOutput>(
     run.map(|()| (Summary { is_whole, events, most_bytes: pipeline.most_bytes() }, after))
 }
 
-/// When the first packet of `inputs` begins, in nanoseconds since the clocks' origin.
+/// Returns the earliest begin of the first packets of all files, in nanoseconds since the clocks'
+/// origin.
 pub fn first_packet_time<B: ByteSource>(inputs: &[Input<B>]) -> Option<i64> {
     let files = inputs.iter().flat_map(|input| input.files.iter().map(|file| (&input.trace, file)));
     let times = files.filter_map(|(trace, file)| {
@@ -181,16 +183,16 @@ pub fn first_packet_time<B: ByteSource>(inputs: &[Input<B>]) -> Option<i64> {
     times.min()
 }
 
-/// Batches for each thread that may wait for the merge.
+/// Number of batches for each thread that may wait for the merge.
 const BATCHES_AHEAD: usize = 16;
-/// Memory for the batches and windows of all streams that are needed at once, whatever the number
-/// of streams.
+/// Memory for the batches and windows that all streams need at once, whatever their number, in
+/// bytes.
 const STREAMS_BYTES: usize = 64 << 20;
-/// Smallest batch and window, in bytes.
+/// Minimum size of batches and windows, in bytes.
 const PIECE_BYTES_MIN: usize = 4 << 10;
 /// Size of each stream's first batch, in bytes.
 const FIRST_BATCH_BYTES: usize = 4 << 10;
-/// Largest window, in bytes.
+/// Maximum size of a window, in bytes.
 const WINDOW_BYTES: usize = 128 << 10;
 
 fn pipeline_limits(settings: &Settings, streams: usize) -> Limits {

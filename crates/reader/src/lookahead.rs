@@ -1,14 +1,13 @@
-//! Events of each trace that are decoded ahead of the merge, so that entries of system calls that
-//! lack a file name get it from the event of the return ([`crate::call`]).
+//! Events that are decoded ahead of the merge. System call entries that lack a file name get it
+//! from the exit event ([`crate::call`]).
 //!
-//! The return is the next event of the same thread and call, in whichever stream of the trace. That
-//! is certain only if every stream is decoded up to it, and nothing is missing in between: events
-//! that were lost or damaged, or whose time goes backward, make a [gap](Gaps), and nothing is
-//! found across a gap.
+//! The exit is the next event of the same thread and call, in any stream of the trace. This is
+//! certain only if all streams are decoded up to it and no event before it is missing. Lost or
+//! damaged events, or times that go backward, make a [gap](Gaps), and no search crosses a gap.
 //!
-//! Crossings are indexed once an entry lacks a name, and not before: most traces have few such
-//! entries. Then a search takes O(log n) time, and a batch that is decoded for it is what the merge
-//! would have decoded later. The bytes of such batches are bounded.
+//! Entries and exits are called crossings. They are indexed only once an entry lacks a name,
+//! because most traces have few such entries. A search then takes O(log n) time. A batch decoded
+//! for it is one that the merge needs later anyway. The size of such batches is bounded.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,50 +16,50 @@ use trackway_ctf::read::ByteSource;
 use crate::batch::Batch;
 use crate::stream::Stream;
 
-/// Most bytes of batches that are decoded ahead: some 30,000 events.
+/// Maximum size of the batches decoded ahead, in bytes: some 30,000 events.
 const BYTES_MAX: usize = 8 << 20;
 
-/// A thread, and a call by its number among the trace's.
+/// Thread id, and number of a call in the trace.
 type Caller = (u64, usize);
 
-/// The place of an event in a trace's order of time.
+/// The place of an entry or exit in a trace's order of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CrossingPlace {
     pub(crate) time: i64,
     pub(crate) stream: usize,
-    /// The number of the crossing in its stream.
+    /// Number of the crossing in its stream.
     pub(crate) number: u64,
 }
 
-/// The decoded events of all traces.
+/// The index of decoded entries and exits of all traces.
 pub(crate) struct Lookahead {
-    /// By the numbers of the streams; `None`: no call of their trace may lack a name.
+    /// Progress by stream number; `None` if no call in the stream's trace can lack a name.
     streams: Vec<Option<StreamProgress>>,
     traces: Vec<TraceIndex>,
-    /// Bytes of the batches that are decoded and are not the next of their streams.
+    /// Size of the batches that are decoded ahead of the merge, in bytes.
     bytes: usize,
 }
 
-/// The decoded events of one stream.
+/// The decoding progress of one stream.
 struct StreamProgress {
     trace: usize,
-    /// The time of the last event; `None` before the first one.
+    /// Time of the last decoded event; `None` before the first.
     reached: Option<i64>,
     is_ended: bool,
-    /// Number of crossings.
+    /// Number of decoded crossings.
     crossings: u64,
-    /// True if it is among its trace's streams to be indexed.
+    /// True if the stream is in its trace's list of unindexed streams.
     is_listed: bool,
 }
 
-/// The decoded events of one trace.
+/// The index of one trace.
 #[derive(Default)]
 struct TraceIndex {
-    /// The streams that are not ended, by the times that they have reached.
+    /// Streams that have not ended, ordered by the times that they have reached.
     reached: BTreeSet<(Option<i64>, usize)>,
-    /// Streams that have batches which are not indexed.
+    /// Streams with batches that are not indexed.
     unindexed: Vec<usize>,
-    /// Entries and returns with their texts.
+    /// Entries and exits by caller, with their texts.
     crossings: HashMap<Caller, BTreeMap<CrossingPlace, Vec<Vec<u8>>>>,
     gaps: Gaps,
 }
@@ -99,7 +98,7 @@ impl Lookahead {
         self.traces.get(self.streams.get(stream)?.as_ref()?.trace)
     }
 
-    /// Takes note of the next batch of a stream, while the merge is at `now`.
+    /// Adds the next batch of a stream to its progress, while the merge is at `now`.
     pub(crate) fn receive(&mut self, stream: usize, batch: &mut Batch, now: i64) {
         let Some((of_stream, of_trace)) = self.of(stream) else { return };
         batch.first_crossing = of_stream.crossings;
@@ -123,20 +122,20 @@ impl Lookahead {
         }
     }
 
-    /// Takes note that a stream has no more batches.
+    /// Records that a stream has no more batches.
     pub(crate) fn end(&mut self, stream: usize) {
         let Some((of_stream, of_trace)) = self.of(stream) else { return };
         of_stream.is_ended = true;
         of_trace.reached.remove(&(of_stream.reached, stream));
     }
 
-    /// Returns true if it is known that a stream has no more batches.
+    /// Returns true if a stream is known to have no more batches.
     pub(crate) fn is_ended(&self, stream: usize) -> bool {
         let of_stream = self.streams.get(stream).and_then(Option::as_ref);
         of_stream.is_some_and(|of_stream| of_stream.is_ended)
     }
 
-    /// Forgets a batch that is merged.
+    /// Removes a merged batch from the index.
     pub(crate) fn leave(&mut self, stream: usize, batch: &Batch) {
         let Some((_, of_trace)) = self.of(stream).filter(|_| batch.is_indexed) else { return };
         for (number, crossing) in (batch.first_crossing..).zip(&batch.crossings) {
@@ -150,12 +149,12 @@ impl Lookahead {
         }
     }
 
-    /// Takes note of a batch that is kept until the merge comes to it.
+    /// Counts a batch that waits for the merge.
     pub(crate) fn keep(&mut self, batch: &Batch) {
         self.bytes += batch.size();
     }
 
-    /// Takes note that such a batch is the next one of its stream.
+    /// Stops counting a waiting batch that has become the next one of its stream.
     pub(crate) fn release(&mut self, batch: &Batch) {
         self.bytes -= batch.size();
     }
@@ -165,7 +164,8 @@ impl Lookahead {
         self.bytes < BYTES_MAX
     }
 
-    /// The streams of this stream's trace whose batches are to be [indexed](Self::index).
+    /// Returns, and clears, the list of streams of this stream's trace whose batches must be
+    /// [indexed](Self::index).
     pub(crate) fn take_unindexed(&mut self, stream: usize) -> Vec<usize> {
         let Some((_, of_trace)) = self.of(stream) else { return Vec::new() };
         let streams = std::mem::take(&mut of_trace.unindexed);
@@ -177,7 +177,7 @@ impl Lookahead {
         streams
     }
 
-    /// Has searches find the entries and returns of a batch, whose texts it takes.
+    /// Adds the entries and exits of a batch to the index, and takes their texts.
     pub(crate) fn index(&mut self, stream: usize, batch: &mut Batch) {
         let Some((_, of_trace)) = self.of(stream).filter(|_| !batch.is_indexed) else { return };
         batch.is_indexed = true;
@@ -188,30 +188,30 @@ impl Lookahead {
         }
     }
 
-    /// Returns the thread's next step after its entry at `entry`, among the indexed events: its
-    /// return, or the next entry into that call, with its time and texts.
+    /// Returns the thread's indexed event after its entry at `entry`, with time and texts: the exit
+    /// of the call, or the next entry into it.
     pub(crate) fn next(&self, caller: Caller, entry: CrossingPlace) -> Option<(i64, &[Vec<u8>])> {
         let of_caller = self.trace(entry.stream)?.crossings.get(&caller)?;
-        // Numbers are below that of any other crossing.
+        // The place directly after the entry: numbers in a stream increase by one.
         let behind = CrossingPlace { number: entry.number + 1, ..entry };
         let (place, texts) = of_caller.range(behind..).next()?;
         Some((place.time, texts))
     }
 
-    /// Returns a stream of the same trace that is not decoded up to `time` and is to be decoded
-    /// next.
+    /// Returns the stream of the same trace that must be decoded next, because it is not decoded up
+    /// to `time`; `None` if there is none.
     pub(crate) fn lagging_stream(&self, stream: usize, time: i64) -> Option<usize> {
         let &(reached, behind) = self.trace(stream)?.reached.first()?;
         reached.is_none_or(|reached| reached < time).then_some(behind)
     }
 
-    /// Returns true if events of the stream's trace may be missing between these times.
+    /// Returns true if events of the stream's trace may be missing between `begin` and `end`.
     pub(crate) fn has_gap(&self, stream: usize, begin: i64, end: i64) -> bool {
         self.trace(stream).is_some_and(|of_trace| of_trace.gaps.meet(begin, end))
     }
 }
 
-/// Times between which events may be missing, by their beginnings. No two of them meet.
+/// Disjoint spans of time in which events may be missing: begins mapped to ends.
 #[derive(Debug, Default)]
 struct Gaps(BTreeMap<i64, i64>);
 
@@ -232,7 +232,7 @@ impl Gaps {
         self.0.range(..=end).next_back().is_some_and(|(_, &gap_end)| gap_end >= begin)
     }
 
-    /// Forgets those before `now`.
+    /// Removes the spans that end before `now`.
     fn forget(&mut self, now: i64) {
         while let Some(first) = self.0.first_entry().filter(|first| *first.get() < now) {
             first.remove();

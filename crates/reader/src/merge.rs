@@ -1,12 +1,12 @@
-//! Streams merged in time order, by a heap of what comes next in each.
+//! Merging of streams in time order, by a heap of each stream's next event.
 //!
-//! The heap is as large as there are streams. Events are not looked at one by one if they need
-//! not be: the longest run of one stream's events before any other's is copied at once.
+//! The heap has one entry per stream. If possible, events are not processed one by one: the longest
+//! run of events of one stream before any other stream's is copied at once.
 //!
 //! Time may go backward within a stream whose clock is damaged. The merge never reorders a stream:
-//! it always takes the stream whose next event is earliest. An event that is earlier than the one
-//! before it in its stream therefore follows at once, and the other streams wait until the stream
-//! has reached their times again. The merge reports the first such event of each stream
+//! it always takes the stream whose next event is earliest. An event that is earlier than its
+//! predecessor in the stream therefore follows at once. The other streams wait until the stream has
+//! reached their times again. The merge reports the first such event of each stream
 //! ([`crate::order`]).
 
 use std::cmp::Reverse;
@@ -30,14 +30,14 @@ use crate::stream::Stream;
 #[derive(Default)]
 struct Cursor {
     batch: Batch,
-    /// The next event in `batch`.
+    /// Index of the next event in `batch`.
     mark: usize,
-    /// The next note in `batch`.
+    /// Index of the next note in `batch`.
     note: usize,
-    /// The next question in `batch`.
+    /// Index of the next pending event in `batch`.
     question: usize,
     order: StreamOrder,
-    /// Batches behind `batch` that are decoded already.
+    /// Batches after `batch` that are already decoded.
     decoded: VecDeque<Batch>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Merge<'m, 't, B, O: EventOutput> {
     pub(crate) streams: &'m [Stream<'t, B>],
     pub(crate) pipeline: &'m Pipeline<'t, B>,
     pub(crate) tools: WorkerState<O::Encoder>,
-    /// For texts that are known only in the merged order.
+    /// Encoder for texts that are known only in the merged order.
     pub(crate) encoder: O::Encoder,
     pub(crate) output: &'m mut O,
     pub(crate) messages: &'m mut dyn Write,
@@ -54,33 +54,34 @@ pub(crate) struct Merge<'m, 't, B, O: EventOutput> {
     pub(crate) is_whole: bool,
     /// Number of events that were written.
     pub(crate) events: u64,
-    /// Takes the number of events that are done.
+    /// Called with the number of processed events.
     pub(crate) progress: Option<fn(u64)>,
-    /// Decides about events of which filters remember something.
+    /// State of the filters that decide in the merged order.
     pub(crate) judge: StatefulFilters,
-    /// The order of the events so far, of streams that may grow.
+    /// Order of the earlier events, for streams that may grow.
     pub(crate) orders: StreamOrders,
-    /// The decoded events of each trace.
+    /// Index of entries and exits of system calls.
     pub(crate) lookahead: Lookahead,
 }
 
-/// The decision of the merge about an event.
+/// The merge's decision about a pending event.
 enum Decision {
     No,
     AsItIs,
-    /// This is its line.
+    /// The event is accepted, with this line.
     With(Vec<u8>),
 }
 
 impl Cursor {
-    /// The next event, if it is an entry that lacks texts, and where it is.
+    /// Takes the next event, if it is an entry that lacks texts; returns it with its place.
     fn take_late(&mut self, stream: usize) -> Option<(Box<LateEntry>, CrossingPlace)> {
         let batch = &mut self.batch;
         let pending = batch.questions.get_mut(self.question)?;
         if pending.mark != self.mark {
             return None;
         }
-        // Of the crossings that have its mark, those before it are of events that are not wanted.
+        // Several crossings may have this mark; the last one is the entry, the others belong to
+        // unselected events.
         let behind = batch.crossings.partition_point(|crossing| crossing.mark <= self.mark);
         let own = behind.checked_sub(1)?;
         let time = batch.crossings.get(own)?.time;
@@ -100,7 +101,7 @@ impl Cursor {
 }
 
 impl<B: ByteSource, O: EventOutput> Merge<'_, '_, B, O> {
-    /// Writes everything.
+    /// Writes all events of all streams.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut cursors: Vec<Cursor> = Vec::new();
         for stream in self.streams {
@@ -122,7 +123,7 @@ impl<B: ByteSource, O: EventOutput> Merge<'_, '_, B, O> {
             now = self.report_next(cursor, index, time, limit)?;
             next = match self.advance(cursor, index, now)? {
                 None => heap.pop(),
-                // In place of the other stream's: one way through the heap, not two.
+                // Replaces the top of the heap, which is cheaper than a push and a pop.
                 Some(time) if limit.is_some_and(|limit| (time, index) > limit) => {
                     heap.peek_mut().map(|mut top| replace(&mut *top, Reverse((time, index))))
                 }
@@ -135,8 +136,8 @@ impl<B: ByteSource, O: EventOutput> Merge<'_, '_, B, O> {
         self.output.flush()
     }
 
-    /// Goes on to what has to wait for its turn, a loss or an event, and tells of damage before
-    /// it; its time, or `None` at the stream's end.
+    /// Advances to the next loss or event, which must wait for its turn, and reports damage before
+    /// it. Returns its time, or `None` at the stream's end.
     fn advance(&mut self, cursor: &mut Cursor, index: usize, now: i64) -> io::Result<Option<i64>> {
         loop {
             match cursor.batch.notes.get(cursor.note).filter(|note| note.before == cursor.mark) {
@@ -197,7 +198,7 @@ impl<B: ByteSource, O: EventOutput> Merge<'_, '_, B, O> {
     }
 
     /// Writes the next loss of a stream, or all its events up to `limit`, the next event of the
-    /// other streams. Returns the time that was reached.
+    /// other streams. Returns the reached time.
     fn report_next(
         &mut self,
         cursor: &mut Cursor,
@@ -259,7 +260,7 @@ impl<B: ByteSource, O: EventOutput> Merge<'_, '_, B, O> {
         self.write_run(&cursor.batch, first, cursor.mark).map(|()| now)
     }
 
-    /// Returns the decision about the next event, if it was still open.
+    /// Returns the decision about the next event, if it is pending.
     fn judged(&mut self, cursor: &mut Cursor, index: usize) -> Option<Decision> {
         let pending = cursor.batch.questions.get_mut(cursor.question)?;
         if pending.mark != cursor.mark {
@@ -285,7 +286,7 @@ impl<B: ByteSource, O: EventOutput> Merge<'_, '_, B, O> {
         Some(line.map_or(Decision::AsItIs, Decision::With))
     }
 
-    /// The next batch that is decoded of a stream, while the merge is at `now`.
+    /// Returns the next decoded batch of a stream, while the merge is at `now`.
     fn receive(&mut self, stream: usize, used: Batch, now: i64) -> Option<Batch> {
         if self.lookahead.is_ended(stream) {
             return None;
@@ -298,8 +299,8 @@ impl<B: ByteSource, O: EventOutput> Merge<'_, '_, B, O> {
         batch
     }
 
-    /// If the next event of a stream is an entry that lacks texts: finds them in the event of its
-    /// return, as far as [`Lookahead`] goes.
+    /// If the next event of a stream is an entry that lacks texts, searches the exit event for
+    /// them, within the limits of [`Lookahead`].
     fn find_return(&mut self, cursors: &mut [Cursor], stream: usize) {
         let late = cursors.get_mut(stream).and_then(|cursor| cursor.take_late(stream));
         let Some((mut late, entry)) = late else { return };
@@ -307,7 +308,7 @@ impl<B: ByteSource, O: EventOutput> Merge<'_, '_, B, O> {
             let batches = cursors.get_mut(unindexed).into_iter().flat_map(Cursor::batches);
             batches.for_each(|batch| self.lookahead.index(unindexed, batch));
         }
-        // What is behind the range of times is not all decoded.
+        // Streams are not decoded completely after the end of the range.
         let end = self.streams.get(stream).and_then(|stream| stream.range.end).unwrap_or(i64::MAX);
         let time = loop {
             let found = self.lookahead.next(late.caller, entry).map(|(time, _)| time);
@@ -316,7 +317,7 @@ impl<B: ByteSource, O: EventOutput> Merge<'_, '_, B, O> {
                 break found;
             };
             if !self.lookahead.has_room() {
-                // It is unknown whether there is an earlier one.
+                // An undecoded event may be an earlier exit.
                 break None;
             }
             let Some(mut batch) = self.receive(behind, Batch::default(), entry.time) else {

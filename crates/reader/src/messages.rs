@@ -1,4 +1,4 @@
-//! Messages about damage, each one line: a name in it may have line ends.
+//! Messages about damage, written as single lines: names in messages may contain line ends.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use trackway_console::Target;
 ///
 /// # Errors
 ///
-/// Those of the writer.
+/// Returns the errors of the writer.
 pub(crate) fn write_message(messages: &mut (impl Write + ?Sized), message: &str) -> io::Result<()> {
     let line = format!("trackway: {}\n", Target::Errors.one_line(message));
     messages.write_all(line.as_bytes())

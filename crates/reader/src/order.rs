@@ -1,16 +1,15 @@
 //! Detects time that goes backward within a stream.
 //!
-//! A stream's events are read and printed in the stream's order, whatever their times are. An
-//! event that is earlier than the event before it was recorded with a damaged clock, so each
-//! stream's first such event is reported as damage. Several threads may decode one stream: each
-//! compares the events of one [`Span`], and [`StreamOrder`] compares each span with the span
-//! before it.
+//! A stream's events are read and printed in the stream's order, whatever their times are. An event
+//! that is earlier than its predecessor was recorded with a damaged clock. The first such event of
+//! each stream is reported as damage. Several threads may decode one stream. Each thread checks the
+//! events of one [`Span`], and [`StreamOrder`] compares each span with its predecessor.
 
 use std::collections::{BTreeMap, HashMap};
 
 use trackway_ctf::read::{Damage, Packet, StreamClass, StreamError, has_full_end_timestamp};
 
-/// Most streams of which [`StreamOrders`] keeps anything.
+/// Maximum number of streams in [`StreamOrders`].
 const STREAMS_MAX: usize = 1 << 16;
 
 /// The place of an event.
@@ -19,12 +18,13 @@ pub(crate) struct EventPlace {
     /// Number of the event's packet in its file; `at` is the offset of the packet's first byte.
     pub(crate) packet: u64,
     pub(crate) at: u64,
-    /// The bit in its packet.
+    /// Start of the event in its packet, in bits.
     pub(crate) bit: u64,
 }
 
 impl EventPlace {
-    /// The damage, if the event here at `time` is earlier than the one before it, at `before`.
+    /// Returns the damage, if the event at this place and `time` is earlier than its predecessor at
+    /// `before`.
     pub(crate) fn compare(self, time: i64, before: i64) -> Option<StreamError> {
         let ns = before.abs_diff(time);
         let damage = Damage::Backward { bit: self.bit, ns };
@@ -33,8 +33,8 @@ impl EventPlace {
     }
 }
 
-/// The damage, if a packet ends before it begins. An end of 0 is that of a packet which the tracer
-/// did not close, as lttng-crash(1) leaves it.
+/// Returns the damage if a packet ends before it begins. An end of 0 is no damage: it marks a
+/// packet that the tracer did not close, as lttng-crash(1) leaves it.
 pub(crate) fn check_packet_times(packet: &Packet, class: &StreamClass) -> Option<Damage> {
     let (begin, end) = packet.timestamp_begin.zip(packet.timestamp_end.filter(|&end| end > 0))?;
     if begin <= end || !has_full_end_timestamp(class) {
@@ -44,19 +44,19 @@ pub(crate) fn check_packet_times(packet: &Packet, class: &StreamClass) -> Option
     Some(Damage::EndsFirst { ns: ns(begin)?.abs_diff(ns(end)?) })
 }
 
-/// Consecutive events of one stream, all of one file.
+/// Consecutive events of one stream, in one file.
 #[derive(Debug, Default)]
 pub(crate) struct Span {
-    /// The first event's time and place.
+    /// Time and place of the first event.
     first: Option<(i64, EventPlace)>,
-    /// The last event's time.
+    /// Time of the last event.
     last: Option<i64>,
     /// The first damage to the order within the span.
     damage: Option<StreamError>,
 }
 
 impl Span {
-    /// Adds the next event.
+    /// Adds the next event to the span.
     #[inline]
     pub(crate) fn add(&mut self, time: Option<i64>, place: EventPlace) {
         let Some(time) = time else { return };
@@ -69,30 +69,30 @@ impl Span {
         }
     }
 
-    /// Adds what is wrong with the times of a packet, after the packet's events.
+    /// Adds an error in the times of a packet, after the packet's events.
     pub(crate) fn add_damage(&mut self, error: Option<StreamError>) {
         self.damage = self.damage.take().or(error);
     }
 }
 
-/// The order of a stream's events so far.
+/// The state of a stream's order after its events so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StreamOrder {
-    /// The time of its latest event.
+    /// Time of the latest event.
     pub(crate) last: Option<i64>,
-    /// True if damage to it was reported.
+    /// True if damage to the order was reported.
     is_reported: bool,
 }
 
 impl StreamOrder {
-    /// The damage to report, if the next event is earlier than the latest one.
+    /// Returns the damage to report, if the next event is earlier than the latest one.
     pub(crate) fn begin(&mut self, time: i64, place: EventPlace) -> Option<StreamError> {
         let error = self.last.and_then(|last| place.compare(time, last))?;
         self.report().then_some(error)
     }
 
-    /// The damage to report, if the next span has any, or its first event is earlier than the
-    /// latest one.
+    /// Adds the next span. Returns the damage to report, if the span has any or its first event is
+    /// earlier than the latest one.
     pub(crate) fn follow(&mut self, span: Span) -> Option<StreamError> {
         let last = self.last;
         self.last = span.last.or(last);
@@ -105,26 +105,27 @@ impl StreamOrder {
         error.filter(|_| self.report())
     }
 
-    /// Returns true if the damage is the stream's first.
+    /// Marks damage as reported; returns true if it is the stream's first.
     pub(crate) const fn report(&mut self) -> bool {
         !std::mem::replace(&mut self.is_reported, true)
     }
 }
 
-/// The spans of a stream that threads end in any order, compared in the stream's order.
+/// The spans of a stream, which threads finish in any order, and which are compared in the stream's
+/// order.
 #[derive(Debug, Default)]
 pub(crate) struct SpanQueue<'t> {
     order: StreamOrder,
-    /// The number of the next span to be compared.
+    /// Number of the next span to compare.
     next: u64,
-    /// Spans that ended before the spans in front of them, with their files' names. Not more than
-    /// threads get ahead of the slowest one.
+    /// Spans that finished before their predecessors, with their files' names. Their number is less
+    /// than the number of threads.
     waiting: BTreeMap<u64, (&'t str, Span)>,
 }
 
 impl<'t> SpanQueue<'t> {
-    /// Adds the span of this number, from the file of this name. The damage to report, if there is
-    /// any, and its file's name.
+    /// Adds span `number`, from the file named `file`. Returns the damage to report, if any, and
+    /// its file's name.
     pub(crate) fn add(
         &mut self,
         number: u64,
@@ -142,21 +143,21 @@ impl<'t> SpanQueue<'t> {
     }
 }
 
-/// The order of the events so far, of streams that are read piece by piece as they grow.
+/// The state of the order of growing streams, between readings.
 #[derive(Debug, Default)]
 pub(crate) struct StreamOrders(HashMap<StreamKey, StreamOrder>);
 
-/// Names a stream while its trace grows, although its files may come and go: the trace, and the
-/// stream's class and id.
+/// Key of a stream of a growing trace, independent of its files: the trace, and the stream's class
+/// and id.
 pub(crate) type StreamKey = (String, u64, u64);
 
 impl StreamOrders {
-    /// The order of a stream so far.
+    /// Returns the state of a stream's order.
     pub(crate) fn get(&self, stream: &StreamKey) -> StreamOrder {
         self.0.get(stream).copied().unwrap_or_default()
     }
 
-    /// Stores the order of a stream so far.
+    /// Stores the state of a stream's order.
     pub(crate) fn store(&mut self, key: StreamKey, order: StreamOrder) {
         if self.0.len() == STREAMS_MAX && !self.0.contains_key(&key) {
             self.0.clear();
@@ -206,7 +207,7 @@ mod tests {
     fn only_the_first_damage_of_a_stream_is_reported() {
         let mut order = StreamOrder::default();
         assert!(order.follow(span_of_times(0, &[5, 6])).is_none());
-        // Events without a time change nothing.
+        // Events without a time do not change the order.
         let mut untimed = Span::default();
         untimed.add(None, EventPlace { packet: 1, at: 0, bit: 0 });
         assert!(order.follow(untimed).is_none());

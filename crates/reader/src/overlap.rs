@@ -1,9 +1,9 @@
-//! The test whether packets in two files are one packet, of which one file may have less: snapshots
-//! overlap, and take the packet that is being written as far as it is.
+//! Detection of packets that several files have, one of them possibly in part: overlapping
+//! snapshots contain the packet that was being written at different lengths.
 //!
-//! What packets say of themselves is not enough for that where they differ in length: parts that
-//! different events were cut from (`trackway trim --event`) may say the same. So what the shorter
-//! one has is compared.
+//! The packets' headers are not sufficient if the lengths differ: parts from which
+//! `trackway trim --event` cut different events may have equal headers. So the contents are
+//! compared, as far as the shorter packet goes.
 
 use trackway_ctf::read::{
     ByteSource, Packet, ResumeState, Skip, SourceStream, StreamDecoder, Trace,
@@ -11,19 +11,19 @@ use trackway_ctf::read::{
 
 use crate::input::HEADER_WINDOW_BYTES;
 
-/// Bytes of each packet that are compared at a time.
+/// Number of bytes of each packet that are compared at a time.
 const PIECE_BYTES: usize = 16 << 10;
 
 /// A packet in a file.
 pub(crate) struct PacketAt<'b, B> {
     pub(crate) bytes: &'b B,
-    /// Its start, in bytes, and its number.
+    /// Offset of the packet in bytes, and its number.
     pub(crate) at: (u64, u64),
     pub(crate) packet: Packet,
 }
 
 impl<B: ByteSource> PacketAt<'_, B> {
-    /// Returns true if it and `other`, which are of one stream and begin at the same time, are one
+    /// Returns true if this packet and `other`, of the same stream and begin time, are the same
     /// packet.
     pub(crate) fn is_of_same(&self, other: &Self, trace: &Trace) -> bool {
         let (one, another) = (&self.packet, &other.packet);
@@ -36,8 +36,8 @@ impl<B: ByteSource> PacketAt<'_, B> {
         has_same_number && is_of_same_stream && self.begins_as(other, trace).unwrap_or(false)
     }
 
-    /// Returns true if both are equal as far as the shorter one goes; `None` if that cannot be
-    /// known.
+    /// Returns true if both packets are equal up to the end of the shorter one; `None` if that
+    /// cannot be determined.
     fn begins_as(&self, other: &Self, trace: &Trace) -> Option<bool> {
         let from = self.events_at(trace)?;
         let to = self.packet.content_bits?.min(other.packet.content_bits?) / 8;
@@ -63,8 +63,8 @@ impl<B: ByteSource> PacketAt<'_, B> {
         Some(true)
     }
 
-    /// Returns the start of its events, in bytes from its own beginning; if within one, before
-    /// that.
+    /// Returns the start of the packet's events, in whole bytes from the packet's start, rounded
+    /// down.
     fn events_at(&self, trace: &Trace) -> Option<u64> {
         let mut source = SourceStream::new(self.bytes).with_window(HEADER_WINDOW_BYTES, Vec::new());
         source.go_to(self.at.0, self.at.1);

@@ -1,13 +1,13 @@
-//! The schedule of decoding: threads that run ahead of the merge, as far as memory allows.
+//! The schedule of decoding: threads decode ahead of the merge, as far as memory allows.
 //!
-//! Every stream is a *lane*: its planner, and the tasks that it has planned, in order, each with
-//! the batches that are decoded but not yet merged. A thread with no other work (a thread made for
-//! it, or the one that merges while it waits for a batch) takes the lane that the merge will need
-//! first, which is the one decoded least far in time, and decodes one batch.
+//! Every stream is a *lane*: its planner and its planned tasks, in order, each with the batches
+//! that are decoded but not yet merged. An idle thread is a worker, or the merge's thread when it
+//! waits for a batch. It takes the lane that the merge needs first, i.e. the lane decoded least far
+//! in time, and decodes one batch.
 //!
-//! Memory is bounded by [`Limits::ahead_bytes`] of batches that wait, and beyond them by one
-//! batch for each stream, without which there is no saying what comes next. One thread is no
-//! special case: then the merge decodes each batch when it needs it.
+//! [`Limits::ahead_bytes`] bounds the waiting batches, except for one batch per stream, without
+//! which the order of events is unknown. A single thread is no special case: the merge then decodes
+//! each batch when it needs it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,80 +20,80 @@ use crate::decode::DecodeTask;
 use crate::plan::Planner;
 use crate::stream::Stream;
 
-/// Limits of the work and of the memory at once.
+/// Limits of the decoded data in memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Size of a batch, in bytes; the one event more that fills it may be large.
+    /// Size of a batch in bytes; its last event may exceed it.
     pub(crate) batch_bytes: usize,
-    /// Size of a stream's first batch: small, so that the first line does not wait long.
+    /// Size of a stream's first batch in bytes: small, so that the first line appears quickly.
     pub(crate) first_batch_bytes: usize,
-    /// Bytes of a file that are read at once.
+    /// Number of bytes of a file per read.
     pub(crate) window_bytes: usize,
-    /// Decoded batches that may wait for the merge.
+    /// Maximum size of the decoded batches that wait for the merge, in bytes.
     pub(crate) ahead_bytes: usize,
 }
 
-/// Number of batches whose memory is kept for reuse, and the largest size.
+/// Maximum number and size of batches whose memory is kept for reuse.
 const SPARE_BATCHES: usize = 64;
 const SPARE_BYTES_MAX: usize = 1 << 20;
 
-/// All lanes, and those who wait for them.
+/// All lanes, and the condition variables of waiting threads.
 pub(crate) struct Pipeline<'t, B> {
     state: Mutex<State<'t, B>>,
-    /// For the merge: a task made progress.
+    /// Wakes the merge: a task made progress.
     progress: Condvar,
-    /// For the other threads: there is work, or no more of it ever.
+    /// Wakes worker threads: there is work, or the pipeline was stopped.
     work: Condvar,
     limits: Limits,
 }
 
 struct State<'t, B> {
     lanes: Vec<Lane<'t, B>>,
-    /// Lanes with work that no thread does, by urgency.
+    /// Lanes with work that no thread has taken, by urgency.
     ready: BTreeSet<(i64, usize)>,
-    /// Bytes of batches that wait for the merge.
+    /// Size of the batches that wait for the merge.
     waiting_bytes: usize,
-    /// The most that `waiting_bytes` was.
+    /// Maximum of `waiting_bytes` so far.
     most_bytes: usize,
-    /// Threads that wait for work.
+    /// Number of threads that wait for work.
     idle: usize,
     /// True if the merge waits for a batch.
     is_merge_waiting: bool,
     is_stopped: bool,
-    /// Memory of batches to be used again.
+    /// Cleared batches for reuse.
     spare: Vec<Batch>,
 }
 
 struct Lane<'t, B> {
-    /// `None` while someone plans, or while a task has it, or at the stream's end.
+    /// Planner; `None` while a thread or a task has it, or at the stream's end.
     planner: Option<Box<Planner<'t, B>>>,
     is_ended: bool,
-    /// Tasks planned and not yet merged, in order.
+    /// Tasks that are planned and not yet merged, in order.
     tasks: VecDeque<QueuedTask<'t, B>>,
-    /// Number of the first of `tasks`, of all that this lane ever had.
+    /// Number of the first task in `tasks`, counted from the lane's first task.
     first: u64,
-    /// About when the first task begins that is not planned yet.
+    /// Approximate begin time of the next task to be planned.
     until: i64,
-    /// Size of the next batch.
+    /// Size of the next batch in bytes.
     batch_bytes: usize,
-    /// Its key in [`State::ready`], if it is there.
+    /// Key of the lane in [`State::ready`], if it is there.
     ready: Option<i64>,
 }
 
-/// A task, and the planner of its stream, if that cannot go on before the task is done.
+/// A task, with the planner of its stream if the planner needs the task's result.
 struct PlannedTask<'t, B> {
     task: Box<DecodeTask<'t, B>>,
     planner: Option<Box<Planner<'t, B>>>,
 }
 
 struct QueuedTask<'t, B> {
-    /// `None` while someone decodes it, and when it is done.
+    /// Task; `None` while a thread decodes it, and when it is done.
     task: Option<PlannedTask<'t, B>>,
     is_done: bool,
     batches: VecDeque<Batch>,
 }
 
-/// Something to do.
+/// A unit of work.
 enum Job<'t, B> {
     Plan(usize, Box<Planner<'t, B>>),
     Decode(usize, u64, PlannedTask<'t, B>, usize),
@@ -102,9 +102,9 @@ enum Job<'t, B> {
 /// The reusable memory of a thread.
 pub(crate) struct WorkerState<F> {
     format: F,
-    /// For packets' headers.
+    /// Memory for packet headers.
     header_memory: Vec<u8>,
-    /// For the next task's window.
+    /// Memory for the next task's window.
     window_memory: Vec<u8>,
 }
 
@@ -115,7 +115,7 @@ impl<F> WorkerState<F> {
 }
 
 impl<'t, B: ByteSource> Pipeline<'t, B> {
-    /// A pipeline with a lane for each stream.
+    /// Creates a pipeline with a lane for each stream.
     pub(crate) fn new(streams: &'t [Stream<'t, B>], limits: Limits) -> Self {
         let lane = |stream| Lane {
             planner: Some(Box::new(Planner::new(stream))),
@@ -140,9 +140,9 @@ impl<'t, B: ByteSource> Pipeline<'t, B> {
         Self { state: Mutex::new(state), progress: Condvar::new(), work: Condvar::new(), limits }
     }
 
-    /// Decodes until [`Pipeline::stop`].
+    /// Decodes batches until [`Pipeline::stop`].
     pub(crate) fn run_worker(&self, tools: &mut WorkerState<impl EventEncoder>) {
-        // Also if this thread panics, as in a test: the others would wait for ever.
+        // Also after a panic of this thread, or else the other threads would wait forever.
         let _stop = self.stop_at_end();
         let mut state = self.lock();
         while !state.is_stopped {
@@ -161,24 +161,24 @@ impl<'t, B: ByteSource> Pipeline<'t, B> {
         }
     }
 
-    /// Lets all threads end.
+    /// Stops all threads.
     pub(crate) fn stop(&self) {
         self.lock().is_stopped = true;
         self.work.notify_all();
         self.progress.notify_all();
     }
 
-    /// Lets all threads end when what is returned is dropped.
+    /// Returns a guard whose drop stops all threads.
     pub(crate) const fn stop_at_end(&self) -> impl Drop + use<'_, 't, B> {
         StopAtEnd(self)
     }
 
-    /// The most bytes that waited at once.
+    /// Returns the maximum size of waiting batches so far, in bytes.
     pub(crate) fn most_bytes(&self) -> usize {
         self.lock().most_bytes
     }
 
-    /// The next batch of a stream, `None` at its end; `used` is memory to be used again.
+    /// Returns the next batch of a stream, or `None` at its end; `used` is memory for reuse.
     pub(crate) fn take_batch(
         &self,
         lane: usize,
@@ -219,7 +219,7 @@ impl<'t, B: ByteSource> Pipeline<'t, B> {
         }
     }
 
-    /// Wakes who waits for what has become possible.
+    /// Wakes the threads that can proceed now.
     fn wake(&self, state: &State<'_, B>) {
         if state.is_merge_waiting {
             self.progress.notify_one();
@@ -233,7 +233,7 @@ impl<'t, B: ByteSource> Pipeline<'t, B> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Plans if need be, and decodes one batch.
+    /// Plans a task if needed, and decodes one batch.
     fn run(&self, job: Job<'t, B>, tools: &mut WorkerState<impl EventEncoder>) {
         let (lane, number, mut task, size) = match job {
             Job::Decode(lane, number, task, size) => (lane, number, task, size),
@@ -263,7 +263,7 @@ impl<'t, B: ByteSource> Pipeline<'t, B> {
         self.wake(&state);
     }
 
-    /// Plans a lane's next task, which is to be decoded by the caller.
+    /// Plans a lane's next task, which the caller must decode.
     fn plan_task(
         &self,
         lane: usize,
@@ -296,14 +296,14 @@ impl<'t, B: ByteSource> Pipeline<'t, B> {
     }
 }
 
-/// The next action of the merge for the next batch of a stream.
+/// The next action for the merge to get a stream's next batch.
 enum NextStep<'t, B> {
     Batch(Batch),
-    /// The stream is at its end.
+    /// The stream has ended.
     Nothing,
-    /// This.
+    /// The merge must do this work itself.
     Work(Job<'t, B>),
-    /// Another thread is at it.
+    /// Another thread does the work; the merge must wait.
     Patience,
 }
 
@@ -334,7 +334,7 @@ impl<'t, B: ByteSource> State<'t, B> {
         self.waiting_bytes < limits.ahead_bytes && !self.ready.is_empty()
     }
 
-    /// Work for the lane that is decoded least far.
+    /// Takes work from the lane that is decoded least far.
     fn most_urgent(&mut self, limits: &Limits) -> Option<Job<'t, B>> {
         if !self.may_run_ahead(limits) {
             return None;
@@ -343,7 +343,7 @@ impl<'t, B: ByteSource> State<'t, B> {
         self.claim(lane, limits)
     }
 
-    /// A lane's next work, unless others do it all.
+    /// Takes a lane's next work; `None` if other threads do all of it.
     fn claim(&mut self, index: usize, limits: &Limits) -> Option<Job<'t, B>> {
         let lane = self.lanes.get_mut(index)?;
         let stopped = lane.tasks.iter().position(|task| task.task.is_some());
@@ -359,7 +359,7 @@ impl<'t, B: ByteSource> State<'t, B> {
         job
     }
 
-    /// Takes what was decoded, and the task, if it is not done.
+    /// Stores a decoded batch, and the task unless it is done.
     fn store_batch(
         &mut self,
         index: usize,
@@ -379,7 +379,8 @@ impl<'t, B: ByteSource> State<'t, B> {
         self.refresh(index);
     }
 
-    /// Notes whether a lane has work that no thread does, and how urgent it is.
+    /// Updates a lane's entry in [`State::ready`]: its urgency, if it has work that no thread has
+    /// taken.
     fn refresh(&mut self, index: usize) {
         let Some(lane) = self.lanes.get_mut(index) else { return };
         let urgency = lane.urgency();
@@ -411,7 +412,7 @@ impl<B: ByteSource> Lane<'_, B> {
         }
     }
 
-    /// The size of the next batch; the ones after it are larger.
+    /// Returns the size of the next batch; later batches are larger.
     fn next_size(&mut self, limits: &Limits) -> usize {
         let size = self.batch_bytes;
         self.batch_bytes = size.saturating_mul(4).min(limits.batch_bytes);
@@ -419,7 +420,7 @@ impl<B: ByteSource> Lane<'_, B> {
     }
 }
 
-/// See [`Pipeline::stop_at_end`].
+/// The guard of [`Pipeline::stop_at_end`].
 struct StopAtEnd<'p, 't, B: ByteSource>(&'p Pipeline<'t, B>);
 
 impl<B: ByteSource> Drop for StopAtEnd<'_, '_, B> {

@@ -1,9 +1,9 @@
-//! A stream cut into tasks: runs of packets that can be decoded by themselves.
+//! The division of a stream into tasks: runs of packets that can be decoded independently.
 //!
-//! The planner walks along the headers of a stream's packets, just ahead of those who decode
-//! them, and notes what decoding needs of the packets before: what the tracer had lost up to
-//! there. Where packets depend on more than that (a clock of few bits that no packet sets
-//! anew), there is one task at a time, which takes the planner along.
+//! The planner reads the headers of a stream's packets, just ahead of decoding. It records the
+//! state that decoding needs from earlier packets: the counts of losses. If packets depend on more
+//! than that (a short clock that no packet sets anew), tasks are sequential, and each takes the
+//! planner along.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,53 +17,53 @@ use crate::input::HEADER_WINDOW_BYTES;
 use crate::overlap::PacketAt;
 use crate::stream::Stream;
 
-/// Bytes that are searched at once for the packet after a damaged one.
+/// Number of bytes per read in the search for a packet after damage.
 const SEARCH_BYTES: usize = 64 << 10;
-/// Most places in one stream that are tried as a packet's beginning after damage.
+/// Maximum number of candidate places in one stream in searches after damage.
 const SEARCHES_MAX: u32 = 1 << 16;
-/// Small packets are decoded together up to this size, so that handing them out costs little.
+/// Small packets are combined up to this size in bytes, to limit the overhead per task.
 const TASK_BYTES: u64 = 64 << 10;
 
-/// Cuts one stream into tasks.
+/// Divides one stream into tasks.
 pub(crate) struct Planner<'t, B> {
     stream: &'t Stream<'t, B>,
-    /// Start and number of the next packet of each file.
+    /// Offset and number of the next packet of each file.
     next: Vec<(u64, u64)>,
-    /// If there are several files: those with packets left, the earliest first.
+    /// If there are several files: those with packets left, earliest packet first.
     order: BinaryHeap<Reverse<(PacketRank, usize)>>,
-    /// The state that the packets up to here leave.
+    /// Decoder with the state after all planned packets.
     decoder: StreamDecoder<'t>,
-    /// Number of places that were looked at after damage.
+    /// Number of candidate places tried after damage.
     searched: u32,
     is_begun: bool,
-    /// True if all that follows is later than the requested time.
+    /// True if all remaining packets are later than the requested range.
     is_over: bool,
 }
 
-/// The rank of a file's next packet among those of others.
+/// The rank of a file's next packet among those of other files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum PacketRank {
-    /// It cannot be read: it comes first, so that its damage is reported.
+    /// The packet is unreadable: it comes first, so that its damage is reported.
     Damaged,
-    /// It begins at this clock value, and has this number in its stream, if it says so. Behind one
-    /// without events the next may begin at once.
+    /// Clock value of the packet's begin, and its number in the stream, if it has them. Packets may
+    /// begin at the same time: after a packet without events, the next one can follow at once.
     Begins(Option<u64>, Option<u64>),
 }
 
-/// A task, and what it means for the tasks after it.
+/// A task, and its effect on the planning of later tasks.
 pub(crate) struct Planned<'t, B> {
     pub(crate) task: DecodeTask<'t, B>,
-    /// True if the next task can be planned before this one has ended; if not, the decoder that it
-    /// leaves is to be given to [`Planner::resume`].
+    /// True if the next task can be planned before this task has ended. Otherwise
+    /// [`Planner::resume`] needs the task's decoder first.
     pub(crate) stands_alone: bool,
-    /// About when the next task begins: how urgent it is.
+    /// Approximate begin time of the next task, which is its urgency.
     pub(crate) until: i64,
 }
 
 impl<'t, B: ByteSource> Planner<'t, B> {
-    /// A planner before a stream's first packet.
+    /// Creates a planner before a stream's first packet.
     pub(crate) fn new(stream: &'t Stream<'t, B>) -> Self {
-        // The file that was read last says what came before.
+        // The file that was read last has the state before the next packets.
         let carry = stream.files.iter().map(|file| file.part.carry);
         let carry = carry.max_by_key(ResumeState::clock).unwrap_or_default();
         Self {
@@ -77,12 +77,12 @@ impl<'t, B: ByteSource> Planner<'t, B> {
         }
     }
 
-    /// Goes on with what a task that does not stand alone left behind.
+    /// Continues with the state after a task that does not stand alone.
     pub(crate) fn resume(&mut self, decoder: StreamDecoder<'t>) {
         self.decoder = decoder;
     }
 
-    /// The next task, if any requested packet is left. `memory` is for reading headers.
+    /// Returns the next task, if a requested packet is left. `memory` is for reading headers.
     pub(crate) fn plan(&mut self, memory: &mut Vec<u8>) -> Option<Planned<'t, B>> {
         if !std::mem::replace(&mut self.is_begun, true) {
             self.begin(memory)?;
@@ -99,7 +99,7 @@ impl<'t, B: ByteSource> Planner<'t, B> {
         None
     }
 
-    /// Goes to the first packets that may be requested.
+    /// Moves each file to its first packet that may be requested.
     fn begin(&mut self, memory: &mut Vec<u8>) -> Option<()> {
         for index in 0..self.next.len() {
             let mut source = self.source(index, memory)?;
@@ -109,8 +109,8 @@ impl<'t, B: ByteSource> Planner<'t, B> {
         Some(())
     }
 
-    /// Goes to the last packet before the range, which has the losses before the next one,
-    /// if the file's index knows where that is.
+    /// Moves to the last packet before the range, if the file's index locates it: its totals show
+    /// the losses before the next packet.
     fn seek(&self, index: usize, source: &mut SourceStream<&'t B>) -> Option<()> {
         let begin = self.stream.range.begin.filter(|_| source.next() == (0, 0))?;
         let packets = self.stream.files.get(index)?.index.as_ref()?;
@@ -126,10 +126,10 @@ impl<'t, B: ByteSource> Planner<'t, B> {
         Some(())
     }
 
-    /// After damage that says nothing of where the next packet is: goes where the file's index
-    /// says that one is, if the stream says the same; else to the next place that looks like one.
+    /// Finds the next packet after damage of unknown extent: the packet of the index, if the stream
+    /// has the same packet there; otherwise the next place that looks like a packet.
     fn find_next(&mut self, index: usize, damaged: u64, source: &mut SourceStream<&'t B>) {
-        // Packets that are not read were not lost by the tracer.
+        // The tracer did not lose the packets that are not read.
         self.decoder.forget_sequence();
         let Some(file) = self.stream.files.get(index) else { return };
         let (end, number) = source.next();
@@ -144,9 +144,8 @@ impl<'t, B: ByteSource> Planner<'t, B> {
         source.go_to(at.unwrap_or(end), number);
     }
 
-    /// The next place from `from` on with the magic number of packets and what can be read as
-    /// one's header. How often it is looked at more closely is bounded: a file may be full of such
-    /// numbers.
+    /// Returns the next place from `from` on that has the magic number and a readable packet
+    /// header. The number of tried places is bounded, because a file may be full of magic numbers.
     fn search_packet(
         &mut self,
         bytes: &B,
@@ -168,12 +167,12 @@ impl<'t, B: ByteSource> Planner<'t, B> {
                     return Some(at);
                 }
             }
-            // What is cut off by the piece's end is in the next.
+            // A magic number that is cut off at the piece's end is in the next piece.
             from += filled.checked_sub(magic.len() - 1).filter(|&step| step > 0)? as u64;
         }
     }
 
-    /// A task of the next packets of a file; `None` if the first of them is passed over.
+    /// Plans a task of the next packets of a file; `None` if the first packet is skipped.
     fn plan_from(
         &mut self,
         index: usize,
@@ -198,7 +197,7 @@ impl<'t, B: ByteSource> Planner<'t, B> {
                 }
                 let end = packet.timestamp_end.or(packet.timestamp_begin);
                 until = end.zip(clock).and_then(|(end, clock)| clock.ns_from_origin(end).ok());
-                // This packet is read, for what was lost before it.
+                // This packet is still read, for the losses before it.
                 self.is_over = range.is_before(&packet, clock);
             }
             if packet.is_none()
@@ -219,9 +218,9 @@ impl<'t, B: ByteSource> Planner<'t, B> {
         Some(Planned { task, stands_alone, until: until.unwrap_or(i64::MIN) })
     }
 
-    /// The file whose next packet is the earliest. A packet that several files have (snapshots
-    /// overlap) is read from the one that has most of it, and passed over in the others: a
-    /// snapshot takes what is being written as far as it is.
+    /// Returns the file whose next packet is the earliest. If several files have the same packet
+    /// (snapshots overlap at the packet that is being written), returns the file with the longest
+    /// copy, and skips the packet in the others.
     fn choose(&mut self, memory: &mut Vec<u8>) -> Option<usize> {
         if let [_] = self.next[..] {
             let source = self.source(0, memory)?;
@@ -254,7 +253,8 @@ impl<'t, B: ByteSource> Planner<'t, B> {
         Some(chosen)
     }
 
-    /// Returns true if the next packets of two files, which begin at the same time, are one.
+    /// Returns true if the next packets of two files, which begin at the same time, are the same
+    /// packet.
     fn is_same(&self, one: (usize, Packet), other: (usize, Packet)) -> bool {
         let packet_at = |(index, packet): (usize, Packet)| {
             let bytes = &self.stream.files.get(index)?.bytes;
@@ -271,7 +271,7 @@ impl<'t, B: ByteSource> Planner<'t, B> {
         packet
     }
 
-    /// Returns true if the next packet of the chosen file comes before all others'.
+    /// Returns true if the next packet of the chosen file precedes the packets of all other files.
     fn is_first(&self, source: &mut SourceStream<&'t B>) -> bool {
         let Some(&Reverse((other, _))) = self.order.peek() else { return true };
         self.place(source) < other
@@ -283,7 +283,8 @@ impl<'t, B: ByteSource> Planner<'t, B> {
         packet.map_or(PacketRank::Damaged, begins)
     }
 
-    /// A file, at its next packet. It is to be put back, or its memory.
+    /// Returns a file at its next packet. The caller must return it by `put_back`, or return its
+    /// memory.
     fn source(&self, index: usize, memory: &mut Vec<u8>) -> Option<SourceStream<&'t B>> {
         let file = self.stream.files.get(index)?;
         let &(at, number) = self.next.get(index)?;
@@ -293,7 +294,7 @@ impl<'t, B: ByteSource> Planner<'t, B> {
         Some(source)
     }
 
-    /// Notes where a file's next packet is.
+    /// Stores the place of a file's next packet, and takes back the memory.
     fn put_back(&mut self, index: usize, mut source: SourceStream<&'t B>, memory: &mut Vec<u8>) {
         if let Some(next) = self.next.get_mut(index) {
             *next = source.next();

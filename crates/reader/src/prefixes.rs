@@ -1,41 +1,42 @@
-//! The common parts of lines of one class within one packet, made once and then copied whole.
+//! The common prefixes of lines of one event class in one packet, concatenated once and then
+//! copied.
 
 use trackway_ctf::Literal;
 
-/// Number of kept prefixes: more than most streams have kinds of events. A power of two.
+/// Number of kept prefixes, a power of two: most streams have fewer event classes.
 const SLOTS: usize = 64;
-/// Longest that is kept, in bytes: whatever a trace declares, the memory has a bound.
+/// Maximum length of a kept prefix in bytes, to bound the memory for any trace.
 const BYTES_MAX: usize = 1024;
 
-/// The prefixes of lines that were made last.
+/// The most recently made prefixes.
 pub(crate) struct Prefixes {
     slots: Box<[Slot]>,
     /// Number of the current packet.
     packet: u64,
 }
 
-/// A prefix, and of what.
+/// A prefix, with its packet and class.
 #[derive(Clone)]
 struct Slot {
-    /// Number of the packet; 0: none yet.
+    /// Number of the prefix's packet; 0 if the slot is empty.
     packet: u64,
     class: usize,
     text: Literal,
 }
 
 impl Prefixes {
-    /// None.
+    /// Creates an empty cache.
     pub(crate) fn new() -> Self {
         Self { slots: Box::default(), packet: 0 }
     }
 
-    /// Goes to the next packet, whose lines have other prefixes.
+    /// Begins the next packet, whose lines have other prefixes.
     pub(crate) const fn next_packet(&mut self) {
         self.packet += 1;
     }
 
-    /// The prefix of class number `class` in this packet, which is `parts` together; `None` if that
-    /// is too long.
+    /// Returns the prefix of class `class` in this packet, which is the concatenation of `parts`;
+    /// `None` if it is too long.
     #[inline]
     pub(crate) fn of(&mut self, class: usize, parts: [&[u8]; 3]) -> Option<&Literal> {
         let index = class % SLOTS;

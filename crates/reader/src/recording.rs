@@ -1,18 +1,18 @@
-//! The recording state of a trace: whether `trackway record` still writes it, and whether it was
-//! finished.
+//! The recording state of a trace: still being written by `trackway record`, complete, or left
+//! unfinished.
 //!
-//! The recorder locks the folder that it records into (flock(2)), notes its calibrations in the
-//! folder `trackway` beside the streams, and at the very end writes a mark there. While a reader
-//! follows, it also writes there up to which time everything is written:
+//! The recorder locks the folder of the recording (flock(2)) and writes its calibrations to the
+//! folder `trackway` beside the streams. At the very end it creates a completion mark there. While
+//! a reader follows, the recorder also publishes there the time up to which all events are written:
 //!
 //! ```text
 //! trackway/live: sequence u64, flushed u64 (the trace's clock), !(sequence ^ flushed) u64
 //!                                                                           all little endian
 //! ```
 //!
-//! in place, after each time that it has written, with the sequence one higher. Traces that were
-//! made of such traces, as by [`crate::trim_traces`], have no such folder: of them nothing is
-//! known, as of other tracers'.
+//! The file is overwritten in place after each write of events, with the sequence incremented.
+//! Traces that were exported from a recording, as by [`crate::trim_traces`], have no such folder:
+//! like for other tracers, their state is unknown.
 
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
@@ -21,25 +21,25 @@ use std::path::{Path, PathBuf};
 
 use crate::folder;
 
-/// A file of traces that `trackway record` wrote; `trackway_recorder` (`trace::layout`) names it.
+/// File in traces of `trackway record`; `trackway_recorder` (`trace::layout`) defines its name.
 const CALIBRATION_FILE: &str = "trackway/clock.csv";
-/// A file of complete traces; `trackway_recorder` (`trace::completion`) names it.
+/// File in complete traces; `trackway_recorder` (`trace::completion`) defines its name.
 const COMPLETE_FILE: &str = "trackway/complete";
-/// The file in which their recorder publishes its progress.
+/// File in which a recorder publishes its progress.
 const PROGRESS_FILE: &str = "trackway/live";
-/// Folder of such facts.
+/// Folder of the recorder's state files in a trace.
 const TRACKWAY_FOLDER: &str = "trackway";
 /// Folder of kernel events, next to `ust`.
 const KERNEL_FOLDER: &str = "kernel";
-/// Attempts to read it, if it is being rewritten meanwhile.
+/// Maximum number of attempts to read the progress while the recorder overwrites it.
 const PROGRESS_READS_MAX: usize = 4;
-/// Depth of the streams in the folder that is recorded into: `ust/uid/UID/64-bit`.
+/// Depth of the streams' folder in the recording's folder: `ust/uid/UID/64-bit`.
 const STREAMS_DEPTH: usize = 4;
 
-/// Returns the recording folders of the traces in `folders` that are not complete although no
-/// recorder writes them any more: their recorder was killed. `trackway recover` completes them.
+/// Returns the recording folders of the traces in `folders` that are incomplete and without a
+/// recorder: their recorder was killed. `trackway recover` completes them.
 ///
-/// Where folders cannot be locked, it is not known of any.
+/// If folders cannot be locked, the state is unknown and the result empty.
 pub fn find_unfinished_recordings(folders: &[PathBuf]) -> Vec<PathBuf> {
     find_unfinished_with(folders, &recorder_lock_state)
 }
@@ -48,7 +48,7 @@ fn find_unfinished_with(folders: &[PathBuf], lock: &dyn Fn(&Path) -> LockState) 
     let is_unfinished = |folder: &&PathBuf| {
         is_incomplete(folder)
             && recording_root(folder).is_some_and(|root| lock(root) == LockState::Free)
-            // It may have been finished, and let go of, between these two looks.
+            // The recorder may have completed the trace and unlocked it between these two checks.
             && is_incomplete(folder)
     };
     let mut roots: Vec<PathBuf> = folders
@@ -62,8 +62,8 @@ fn find_unfinished_with(folders: &[PathBuf], lock: &dyn Fn(&Path) -> LockState) 
     roots
 }
 
-/// Returns true if a recorder writes the trace in `folder`, or may do so: where folders cannot be
-/// locked, only those that are complete are known to have ended.
+/// Returns true if a recorder writes the trace in `folder`, or may do so: if folders cannot be
+/// locked, only complete traces are known to have ended.
 pub(crate) fn is_live(folder: &Path) -> bool {
     is_live_with(folder, &recorder_lock_state)
 }
@@ -76,30 +76,30 @@ fn is_live_with(folder: &Path, lock: &dyn Fn(&Path) -> LockState) -> bool {
     })
 }
 
-/// Returns true if `trackway record` wrote the trace in `folder`, and it was not completed.
+/// Returns true if `trackway record` wrote the trace in `folder`, and the trace is not complete.
 fn is_incomplete(folder: &Path) -> bool {
-    // The kernel's clock is not calibrated.
+    // Traces of kernel events have no calibration file.
     let is_ours = folder.join(CALIBRATION_FILE).is_file()
         || (is_kernel_folder(folder) && folder.join(TRACKWAY_FOLDER).is_dir());
     is_ours && !folder.join(COMPLETE_FILE).exists()
 }
 
-/// Returns true if the trace in `folder` was completed: nothing is added to it any more.
+/// Returns true if the trace in `folder` is complete: nothing is added to it later.
 pub(crate) fn is_complete(folder: &Path) -> bool {
     folder.join(COMPLETE_FILE).exists()
 }
 
-/// The progress of a trace, as its recorder publishes it.
+/// The progress that a recorder publishes for a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecorderProgress {
-    /// One higher each time that it says so.
+    /// Number that each publication increments.
     sequence: u64,
-    /// The value of the trace's clock up to which all events are in the files.
+    /// Clock value up to which all events are in the files.
     pub(crate) clock: u64,
 }
 
 impl RecorderProgress {
-    /// Decodes these bytes; `None` if they are not of one writing.
+    /// Decodes a published progress; `None` if the bytes are a mixture of two publications.
     fn of(bytes: [u8; 24]) -> Option<Self> {
         let mut words = bytes.chunks_exact(8).map_while(|word| word.first_chunk::<8>());
         let mut next = || words.next().map(|word| u64::from_le_bytes(*word));
@@ -109,7 +109,7 @@ impl RecorderProgress {
 }
 
 /// Returns the progress of the trace in `folder`; `None` if its recorder publishes none, or is
-/// writing another one just now.
+/// overwriting it at this moment.
 pub(crate) fn read_progress(folder: &Path) -> Option<RecorderProgress> {
     let file = folder::open_regular_file(&folder.join(PROGRESS_FILE)).ok()?;
     (0..PROGRESS_READS_MAX).find_map(|_| {
@@ -119,7 +119,7 @@ pub(crate) fn read_progress(folder: &Path) -> Option<RecorderProgress> {
     })
 }
 
-/// Returns true if a recorder writes into the folder `path`, or one below.
+/// Returns true if a recorder writes into the folder `path`, or into a folder below it.
 pub(crate) fn is_live_below(path: &Path, depth: usize) -> bool {
     if recorder_lock_state(path) == LockState::Locked {
         return true;
@@ -129,8 +129,8 @@ pub(crate) fn is_live_below(path: &Path, depth: usize) -> bool {
     below.unwrap_or_default().iter().any(|folder| is_live_below(folder, depth + 1))
 }
 
-/// The folder that the streams in `folder` were recorded into, if they lie as its recorder lays
-/// them out.
+/// Returns the recording's folder for the streams in `folder`, if their path has a recorder's
+/// layout.
 fn recording_root(folder: &Path) -> Option<&Path> {
     if is_kernel_folder(folder) {
         return folder.parent();
@@ -143,7 +143,8 @@ fn recording_root(folder: &Path) -> Option<&Path> {
     folder.ancestors().nth(STREAMS_DEPTH).filter(|_| is_laid_out)
 }
 
-/// Returns true if a folder has the kernel events of a recording: beside user events.
+/// Returns true if the folder has the kernel events of a recording: its parent has user events,
+/// too.
 fn is_kernel_folder(folder: &Path) -> bool {
     folder.file_name() == Some(KERNEL_FOLDER.as_ref())
         && folder.parent().is_some_and(|root| root.join("ust").is_dir())
@@ -152,11 +153,12 @@ fn is_kernel_folder(folder: &Path) -> bool {
 /// The state of a recorder's lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LockState {
-    /// A recorder has it.
+    /// A recorder holds the lock.
     Locked,
-    /// It is free.
+    /// No recorder holds the lock.
     Free,
-    /// It cannot be tested: not all file systems can lock folders, not all users may open them.
+    /// The state cannot be tested: some file systems cannot lock folders, some users may not open
+    /// them.
     Unknown,
 }
 

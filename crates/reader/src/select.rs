@@ -7,17 +7,16 @@ use crate::filter::Filters;
 /// The selection of events.
 #[derive(Clone, Copy)]
 pub struct Selection<'s> {
-    /// The range of time.
+    /// Range of time.
     pub range: Range,
     /// Returns true for names of wanted events.
     pub events: &'s (dyn Fn(&str) -> bool + Sync),
-    /// Further conditions. Only [`crate::print_events()`] and [`crate::follow_traces()`] look at
-    /// them.
+    /// Further conditions, which only [`crate::print_events()`] and [`crate::follow_traces()`] use.
     pub filters: Option<&'s Filters>,
 }
 
 impl Selection<'_> {
-    /// Returns true if events of all names of `trace` are wanted.
+    /// Returns true if events of all names in `trace` are wanted.
     pub(crate) fn wants_all_names(&self, trace: &Trace) -> bool {
         let mut events = trace.streams().iter().flat_map(StreamClass::events);
         events.all(|event| self.wants(event))
@@ -30,27 +29,27 @@ impl Selection<'_> {
 }
 
 impl Default for Selection<'_> {
-    /// All events.
+    /// Selects all events.
     fn default() -> Self {
         Self { range: Range::default(), events: &|_| true, filters: None }
     }
 }
 
-/// A range of times, in nanoseconds since the clocks' origin, with both its ends. A range with an
-/// end has no events that have no time.
+/// A range of times, in nanoseconds since the clocks' origin; both ends are included. A range with
+/// an end contains no events without a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Range {
-    /// The first; `None`: there is none.
+    /// First time; `None` if the range has no begin.
     pub begin: Option<i64>,
-    /// The last; `None`: there is none.
+    /// Last time; `None` if the range has no end.
     pub end: Option<i64>,
 }
 
-/// A loss, and between which times it was.
+/// A loss, and the times before and after it.
 type TimedLoss = (Loss, Option<(i64, i64)>);
 
 impl Range {
-    /// Returns true if an event at this time is in it.
+    /// Returns true if the range contains an event at `time`.
     #[inline]
     pub(crate) fn has(&self, time: Option<i64>) -> bool {
         match (self.begin, self.end, time) {
@@ -62,8 +61,8 @@ impl Range {
         }
     }
 
-    /// The part of a loss that is in it. How much of a loss lies before or behind an end is not
-    /// known, so that a part has no count: so babeltrace2 says it.
+    /// Returns the part of a loss within the range. A part has no count, because the distribution
+    /// of the lost events is not known; babeltrace2 does the same.
     fn clip(&self, loss: Loss, between: Option<(i64, i64)>) -> Option<TimedLoss> {
         let Some((mut from, mut to)) = between else { return Some((loss, between)) };
         let mut count = loss.count;
@@ -82,44 +81,45 @@ impl Range {
         Some((Loss { count, ..loss }, Some((from, to))))
     }
 
-    /// Returns true if nothing is outside.
+    /// Returns true if the range has no ends.
     pub(crate) const fn is_everything(&self) -> bool {
         self.begin.is_none() && self.end.is_none()
     }
 
-    /// Returns true if all of a packet is in it.
+    /// Returns true if the range contains the whole packet.
     pub(crate) fn contains(&self, packet: &Packet, clock: Option<&Clock>) -> bool {
         let times = packet_times(packet, clock);
         self.is_everything()
             || times.is_some_and(|(from, to)| self.has(Some(from)) && self.has(Some(to)))
     }
 
-    /// The part of a loss in a stream with this clock that is in it; see [`Range::clip`].
+    /// Returns the part of a loss within the range, for a stream with this clock; see
+    /// [`Range::clip`].
     pub(crate) fn clip_clocked(&self, loss: Loss, clock: Option<&Clock>) -> Option<TimedLoss> {
         self.clip(loss, loss_times(loss, clock))
     }
 
-    /// Returns true if a packet ends before it begins.
+    /// Returns true if the packet ends before the range begins.
     pub(crate) fn is_after(&self, packet: &Packet, clock: Option<&Clock>) -> bool {
         let times = packet_times(packet, clock);
         self.begin.zip(times).is_some_and(|(begin, (from, to))| from <= to && to < begin)
     }
 
-    /// Returns true if a packet begins after it ends.
+    /// Returns true if the packet begins after the range ends.
     pub(crate) fn is_before(&self, packet: &Packet, clock: Option<&Clock>) -> bool {
         let times = packet_times(packet, clock);
         self.end.zip(times).is_some_and(|(end, (from, to))| from <= to && end < from)
     }
 }
 
-/// Between which times a loss was, in a stream with this clock, if that is known.
+/// Returns the times before and after a loss, in a stream with this clock, if known.
 pub(crate) fn loss_times(loss: Loss, clock: Option<&Clock>) -> Option<(i64, i64)> {
     let (begin, end) = loss.between?;
     let time = |cycles: u64| clock?.ns_from_origin(cycles).ok();
     time(begin).zip(time(end))
 }
 
-/// When a packet begins and ends, if it says so.
+/// Returns the begin and end times of a packet, if it has them.
 fn packet_times(packet: &Packet, clock: Option<&Clock>) -> Option<(i64, i64)> {
     let time = |cycles: u64| clock?.ns_from_origin(cycles).ok();
     packet.timestamp_begin.and_then(time).zip(packet.timestamp_end.and_then(time))

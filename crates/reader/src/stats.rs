@@ -1,8 +1,8 @@
 //! Counts of a trace's content: events by name and by stream, bytes, losses, times.
 //!
-//! Streams are cut into tasks as for printing, and the tasks counted by several threads, in any
-//! order; nothing is merged, and no field is looked at. What is held are the counts: one for each
-//! class of events and each stream, for each thread.
+//! Streams are divided into tasks like for printing. Several threads count the tasks in any order,
+//! without merging events or decoding fields. Memory holds only the counts: one for each event
+//! class and stream, for each thread.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,63 +22,62 @@ use crate::select::Selection;
 use crate::stream::{Stream, collect_streams};
 use crate::workers::{self, MessageSink};
 
-/// The content of traces.
+/// The counts of the traces' contents.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Statistics {
-    /// Events by their name; the most frequent first.
+    /// Counts of events by name, the most frequent first.
     pub events: Vec<EventCount>,
-    /// Streams, in the order in which they come at equal times.
+    /// Streams, in their order at equal times.
     pub streams: Vec<StreamCount>,
     /// Number of traces.
     pub traces: usize,
-    /// Time of the first event that was counted and has one, in nanoseconds since the clock's
-    /// origin.
+    /// Time of the first counted event that has one, in nanoseconds since the clock's origin.
     pub first: Option<i64>,
-    /// Time of the last one.
+    /// Time of the last counted event that has one.
     pub last: Option<i64>,
     /// True if nothing is damaged.
     pub is_whole: bool,
 }
 
-/// Events of one name.
+/// The count of events of one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventCount {
     /// The name.
     pub name: String,
-    /// Their number.
+    /// Number of the events.
     pub count: u64,
-    /// Their size in the streams, in bits: header, contexts and payload.
+    /// Size of the events in the streams, in bits: header, contexts and payload.
     pub bits: u64,
 }
 
-/// A stream.
+/// The counts of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StreamCount {
-    /// The path of its first file.
+    /// Path of the stream's first file.
     pub name: String,
-    /// The CPU that it is of, if its packets name just one.
+    /// CPU of the stream, if its packets have just one.
     pub cpu: Option<u64>,
-    /// Packets that may have events of the requested time.
+    /// Number of packets that may have events in the requested range.
     pub packets: u64,
-    /// Bytes of its files.
+    /// Size of the stream's files in bytes.
     pub bytes: u64,
-    /// Events that were counted.
+    /// Number of counted events.
     pub events: u64,
-    /// Events that the tracer lost.
+    /// Number of events that the tracer lost.
     pub lost_events: u64,
-    /// Packets that the tracer lost.
+    /// Number of packets that the tracer lost.
     pub lost_packets: u64,
-    /// True if it may have lost more, before its first packet or across an end of the requested
-    /// time.
+    /// True if more may be lost, before the stream's first packet or across an end of the requested
+    /// range.
     pub is_loss_uncertain: bool,
-    /// Time of the first event that was counted.
+    /// Time of the first counted event.
     pub first: Option<i64>,
-    /// Time of the last one.
+    /// Time of the last counted event.
     pub last: Option<i64>,
 }
 
 impl Statistics {
-    /// All events.
+    /// Returns the number of all events.
     pub fn count(&self) -> u64 {
         self.events.iter().map(|event| event.count).sum()
     }
@@ -88,18 +87,18 @@ impl Statistics {
         self.events.iter().map(|event| event.bits).sum()
     }
 
-    /// Time from the first event to the last, in nanoseconds.
+    /// Returns the time from the first event to the last, in nanoseconds.
     pub fn duration_ns(&self) -> u64 {
         self.first.zip(self.last).map_or(0, |(first, last)| last.abs_diff(first))
     }
 }
 
-/// Counts the selected events of `inputs`, by `jobs` threads. Damage is reported to
-/// `messages`, as it is found.
+/// Counts the selected events of `inputs`, by `jobs` threads. Damage is reported to `messages` as
+/// it is found.
 ///
 /// # Errors
 ///
-/// If `messages` cannot be written.
+/// Returns an error if `messages` cannot be written.
 pub fn collect_statistics<B: ByteSource + Sync>(
     inputs: Vec<Input<B>>,
     selection: &Selection<'_>,
@@ -122,12 +121,12 @@ pub fn collect_statistics<B: ByteSource + Sync>(
 
 /// The counts of one thread.
 struct Counts {
-    /// For each stream, what it has, and its classes by their index.
+    /// Counts of each stream, with the counts of its event classes by index.
     streams: Vec<(StreamCount, Vec<ClassCount>)>,
     is_whole: bool,
 }
 
-/// Events of one class in one stream.
+/// The counts of one event class in one stream.
 #[derive(Debug, Clone, Copy)]
 struct ClassCount {
     is_wanted: bool,
@@ -135,11 +134,11 @@ struct ClassCount {
     bits: u64,
 }
 
-/// A stream that threads share.
+/// The state of a stream that threads share.
 struct Lane<'t, B> {
-    /// Plans the tasks; with the number of the next task.
+    /// Planner of the tasks, and number of the next task.
     planner: Mutex<(Planner<'t, B>, u64)>,
-    /// Compares the tasks' events.
+    /// Queue that compares the order of the tasks' events.
     spans: Mutex<SpanQueue<'t>>,
 }
 
@@ -153,8 +152,7 @@ fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counts tasks of all streams until none is left; the thread of this `number` begins with that
-/// stream.
+/// Counts tasks of all streams until none is left; thread `number` begins with stream `number`.
 fn count_tasks<'t, B: ByteSource>(
     streams: &[Stream<'t, B>],
     lanes: &[Lane<'t, B>],
@@ -181,7 +179,7 @@ fn count_tasks<'t, B: ByteSource>(
                 drop(planner);
                 work.count_task(planned.task).0
             } else {
-                // The next task needs what this one leaves behind, and waits for it.
+                // The next task must wait for the state after this one.
                 let (file, decoder) = work.count_task(planned.task);
                 tasks.resume(decoder);
                 file
@@ -242,7 +240,7 @@ impl Counts {
         all.events = counts
             .map(|(name, (count, bits))| EventCount { name: name.to_owned(), count, bits })
             .collect();
-        // Those of equal counts stay in the order of their names.
+        // The sort is stable: equal counts stay ordered by name.
         all.events.sort_by_key(|event| std::cmp::Reverse(event.count));
         all
     }
@@ -274,7 +272,7 @@ impl StreamCount {
             LossKind::Packets => &mut self.lost_packets,
         };
         match loss.count {
-            // Hostile numbers may be anything.
+            // Saturates, because hostile traces may contain any count.
             Some(count) => *sum = sum.saturating_add(count),
             None => self.is_loss_uncertain = true,
         }
@@ -287,12 +285,12 @@ struct StreamWork<'w, 'k> {
     is_whole: &'w mut bool,
     selection: &'w Selection<'k>,
     sink: &'w dyn MessageSink,
-    /// The order of the task's events.
+    /// Order of the current task's events.
     span: Span,
 }
 
 impl StreamWork<'_, '_> {
-    /// Counts a task; its file's name, and what it leaves behind.
+    /// Counts a task; returns its file's name, and the decoder after it.
     fn count_task<'t, B: ByteSource>(
         &mut self,
         task: DecodeTask<'t, B>,
@@ -308,7 +306,7 @@ impl StreamWork<'_, '_> {
 
     fn report_damage(&mut self, file: &str, error: &StreamError) {
         *self.is_whole = false;
-        // A failed write is reported by the thread that writes.
+        // The thread that writes messages reports a failed write.
         let _ = self.sink.send_message(format!("{file}: {error}"));
     }
 
@@ -331,7 +329,7 @@ impl StreamWork<'_, '_> {
         self.counted.0.add(&packet);
         let events = decoder.class().map_or(&[][..], StreamClass::events);
         if self.counted.1.is_empty() {
-            // Asked once for each class, not for each event.
+            // Checks the selection once for each class instead of each event.
             self.counted.1 = events.iter().map(|event| self.new_class_count(event)).collect();
         }
         let (packet, at) = source.current();
@@ -344,7 +342,7 @@ impl StreamWork<'_, '_> {
             let header = match read {
                 Ok(Some(header)) => header,
                 Err(error) if !error.is_padding() => return Err(error),
-                // All of its events are read.
+                // All events of the packet are read.
                 end => {
                     self.span.add_damage(ends_first.map(|damage| source.damaged(damage)));
                     return end.map(|_| ());

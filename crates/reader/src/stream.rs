@@ -1,8 +1,8 @@
-//! Streams: which files are one stream, and in which order streams come at equal times.
+//! Streams: the assignment of files to streams, and the order of streams at equal times.
 //!
-//! Files whose packets name the same class and instance are one stream in several pieces (a
-//! rotated or snapshotted trace). At equal times the order is babeltrace2's: that of the traces'
-//! identities and names, then of the stream classes' and the streams' ids.
+//! Files whose packets have the same class and instance are one stream in several parts (a rotated
+//! or snapshotted trace). At equal times the order is babeltrace2's: by the identities and names of
+//! traces, then by the ids of stream classes and streams.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,28 +15,28 @@ use crate::input::{DataFile, HEADER_WINDOW_BYTES, NamedTrace};
 use crate::order::StreamKey;
 use crate::select::{Range, Selection};
 
-/// One stream.
+/// A stream of a trace, with its files.
 pub(crate) struct Stream<'t, B> {
     pub(crate) trace: &'t NamedTrace,
-    /// The common parts of lines of each of the trace's stream classes.
+    /// Common line parts of each of the trace's stream classes.
     pub(crate) texts: &'t [StreamClassPlan],
     pub(crate) class_id: u64,
     pub(crate) id: u64,
-    /// The requested range of its times.
+    /// Requested range of time.
     pub(crate) range: Range,
-    /// Its name in messages: the name of the file that begins first.
+    /// Name of the stream in messages: the name of the file that begins first.
     pub(crate) name: &'t str,
-    /// Its files, in the order of their names.
+    /// Files of the stream, in the order of their names.
     pub(crate) files: Vec<&'t DataFile<B>>,
 }
 
 impl<'t, B> Stream<'t, B> {
-    /// Its class.
+    /// Returns the stream's class.
     pub(crate) fn class(&self) -> Option<&'t StreamClass> {
         self.trace.trace.streams().iter().find(|class| class.id() == self.class_id)
     }
 
-    /// Its name while its trace grows.
+    /// Returns the stream's key while its trace grows.
     pub(crate) fn key(&self) -> StreamKey {
         let name = self.trace.trace.identity().uid().unwrap_or_else(|| self.trace.name.clone());
         (name, self.class_id, self.id)
@@ -55,24 +55,25 @@ impl<'t, B> Stream<'t, B> {
     }
 }
 
-/// The common parts of lines of a stream class's events.
+/// The common line parts of a stream class's events.
 pub(crate) struct StreamClassPlan {
     pub(crate) stream: Vec<u8>,
-    /// By the event's index in its class; `None` for events that are not selected.
+    /// Plans by the event's index in its class; `None` for events that are not selected.
     pub(crate) events: Vec<Option<EventClassPlan>>,
-    /// By the same: the sides of calls whose entries are selected, and may lack texts.
+    /// Call sides by the event's index in its class: calls whose entries are selected and may lack
+    /// texts.
     pub(crate) calls: Vec<Option<CallSide>>,
 }
 
-/// The common parts of lines of an event class, and whether its events are wanted.
+/// The common line part and the filters of a selected event class.
 pub(crate) struct EventClassPlan {
     pub(crate) text: Vec<u8>,
-    /// `None`: all.
+    /// Filters; `None` accepts all events.
     pub(crate) filters: Option<ClassFilters>,
 }
 
 impl StreamClassPlan {
-    /// The texts of all of a trace's stream classes.
+    /// Returns the plans of all stream classes of a trace.
     pub(crate) fn of(
         trace: &NamedTrace,
         format: &impl EventEncoder,
@@ -106,7 +107,7 @@ impl StreamClassPlan {
 }
 
 impl StreamClassPlan {
-    /// Leaves out the calls of a trace whose entries are not selected.
+    /// Removes the calls of a trace whose entries are not selected.
     fn remove_unselected_calls(all: &mut [Self]) {
         let wanted = |texts: &Self| {
             let wanted = texts.events.iter().map(Option::is_some);
@@ -126,7 +127,7 @@ impl StreamClassPlan {
     }
 }
 
-/// The streams of all traces, in the order in which they come at equal times.
+/// Returns the streams of all traces, in their order at equal times.
 pub(crate) fn collect_streams<'t, B: ByteSource>(
     traces: &'t [(NamedTrace, Vec<DataFile<B>>)],
     texts: &'t [Vec<StreamClassPlan>],
@@ -143,10 +144,9 @@ pub(crate) fn collect_streams<'t, B: ByteSource>(
     streams
 }
 
-/// Returns the order of a trace among others at equal times. babeltrace2 2.0, and with it we, where
-/// all traces are of CTF 1.8, compares UUIDs and then names; 2.1, which is the first that reads CTF
-/// 2, namespaces, names and unique ids. A trace that lacks one of these comes after those that have
-/// it.
+/// Returns the sort key of a trace among others at equal times. If all traces are CTF 1.8, the key
+/// follows babeltrace2 2.0: UUIDs, then names. Otherwise it follows 2.1, the first version for CTF
+/// 2: namespaces, names, unique ids. A trace without one of these comes after those with it.
 fn trace_sort_key(trace: &NamedTrace, has_version_2: bool) -> [(bool, String); 3] {
     let last = |text: Option<String>| (text.is_none(), text.unwrap_or_default());
     let identity = trace.trace.identity();
@@ -164,10 +164,10 @@ fn trace_sort_key(trace: &NamedTrace, has_version_2: bool) -> [(bool, String); 3
     [last(namespace.map(str::to_owned)), name, uid]
 }
 
-/// The namespace that babeltrace2 gives LTTng's traces of CTF 1.8, which have none.
+/// Namespace that babeltrace2 gives to LTTng's CTF 1.8 traces, which have none.
 const LTTNG_NAMESPACE: &str = "lttng.org,2009";
 
-/// The streams in a trace's files.
+/// Returns the streams in a trace's files.
 pub(crate) fn collect_trace_streams<'t, B: ByteSource>(
     trace: &'t NamedTrace,
     files: &'t [DataFile<B>],
@@ -178,7 +178,7 @@ pub(crate) fn collect_trace_streams<'t, B: ByteSource>(
     files.sort_by(|a, b| a.name.cmp(&b.name));
     let mut streams: Vec<Stream<'t, B>> = Vec::new();
     let mut known: HashMap<(u64, u64), usize> = HashMap::new();
-    // Of each stream, the value of its clock at which its first file begins.
+    // For each stream, the clock value at which its first file begins.
     let mut begins: Vec<Option<u64>> = Vec::new();
     let mut next_id = 0;
     let mut memory = Vec::new();
@@ -210,7 +210,8 @@ pub(crate) fn collect_trace_streams<'t, B: ByteSource>(
         if let Some(instance) = instance {
             known.insert((class_id, instance), streams.len());
         }
-        // Without its beginning, a file is a stream of its own. In CTF 2 it keeps its id even so.
+        // A file without a begin time is a stream of its own. In CTF 2 it keeps its id
+        // nevertheless.
         let is_version_2 = trace.trace.major_version() >= 2;
         let named = first.and_then(|packet| packet.stream_instance).filter(|_| is_version_2);
         let id = instance.or(named).unwrap_or_else(|| {

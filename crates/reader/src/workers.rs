@@ -1,4 +1,4 @@
-//! Threads that share work, and their messages, which are written as they come.
+//! Threads that share work, and their messages, which are written as they arrive.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -8,10 +8,10 @@ use std::thread::Builder;
 
 use crate::messages::write_message;
 
-/// Number of messages that may wait to be written: a thread with more waits.
+/// Maximum number of messages that wait to be written; a thread with another message blocks.
 const MESSAGES_AHEAD: usize = 64;
 
-/// Takes messages of one thread.
+/// The receiver of one thread's messages.
 pub(crate) trait MessageSink {
     /// Sends a message; returns false if it cannot be written.
     fn send_message(&self, text: String) -> bool;
@@ -24,7 +24,7 @@ impl MessageSink for SyncSender<String> {
     }
 }
 
-/// The messages of the only thread, which writes them itself; `Err` once it cannot.
+/// A sink that writes the messages of a single thread; `Err` after a failed write.
 struct DirectSink<'m>(RefCell<io::Result<&'m mut dyn Write>>);
 
 impl MessageSink for DirectSink<'_> {
@@ -39,13 +39,13 @@ impl MessageSink for DirectSink<'_> {
     }
 }
 
-/// Calls `work` on each of `jobs` threads, or on as many as can be started, with the thread's
-/// number; returns their results. Meanwhile the calling thread writes their messages to `messages`,
-/// a line each. It does the work itself if no thread can be started.
+/// Calls `work` with the thread's number on each of `jobs` threads, or on as many as can be
+/// started; returns the results. Meanwhile the calling thread writes the threads' messages to
+/// `messages`, one per line. If no thread can be started, the calling thread does the work itself.
 ///
 /// # Errors
 ///
-/// If `messages` cannot be written: then the threads' messages are dropped.
+/// Returns an error if `messages` cannot be written; then the remaining messages are dropped.
 pub(crate) fn run<R: Send>(
     jobs: NonZero<usize>,
     messages: &mut dyn Write,
@@ -65,14 +65,14 @@ pub(crate) fn run<R: Send>(
         }
         let told = receiver.iter().try_for_each(|text| write_message(messages, &text));
         drop(receiver);
-        // One that panicked, as in a test, has nothing to give.
+        // A thread that panicked, as in a test, has no result.
         let results = workers.into_iter().filter_map(|worker| worker.join().ok()).collect();
         told.map(|()| Some(results))
     });
     done?.map_or_else(|| run_here(messages, &work), Ok)
 }
 
-/// The same on this thread alone.
+/// Does the work on the calling thread alone.
 fn run_here<R>(
     messages: &mut dyn Write,
     work: impl Fn(usize, &dyn MessageSink) -> R,
@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// A writer that says when it was written to.
+    /// A writer that signals each write.
     struct Signal(std::sync::mpsc::Sender<()>);
 
     impl Write for Signal {
@@ -106,7 +106,7 @@ mod tests {
     fn messages_are_written_while_the_work_goes_on() {
         let (sender, receiver) = channel();
         let receiver = std::sync::Mutex::new(receiver);
-        // Only what was written lets the work end.
+        // The work ends only after its message was written.
         let results = run(NonZero::<usize>::MIN, &mut Signal(sender), |_, sink| {
             sink.send_message("damage".to_owned())
                 && receiver.lock().is_ok_and(|it| it.recv().is_ok())
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(results.expect("it is written"), [true]);
     }
 
-    /// A writer to which nothing can be written.
+    /// A writer whose writes fail.
     struct Full;
 
     impl Write for Full {

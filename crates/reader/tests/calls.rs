@@ -1,5 +1,5 @@
-//! File names that were not in memory when a call was entered: events of entries have them from
-//! the events of the returns, in every format, and filters decide with them.
+//! File names that were not in memory at the entry of a call: entries get them from the exit
+//! events, in every format, and filters use them.
 
 #[path = "../../ctf/tests/support/mod.rs"]
 mod support;
@@ -42,7 +42,7 @@ const NAMES: [&str; 7] = ["/a", "", "/with \"quotes\",", "/\u{e9}\n\t", "/x/y", 
 const STREAMS: u64 = 3;
 const EVENTS: u64 = 1200;
 
-/// An event's text as the program meant it, and whether it was in memory at entry, or at return.
+/// The intended text of a call's argument; true if it was in memory at the entry, and at the exit.
 #[derive(Clone, Copy)]
 struct Text {
     name: &'static str,
@@ -57,7 +57,7 @@ impl Text {
         Self { name, was_there, is_there: random.next_below(8) > 0 }
     }
 
-    /// Returns the part that a reader can know.
+    /// Returns the text that a reader can know.
     fn known(&self) -> &'static str {
         if self.was_there || self.is_there { self.name } else { "" }
     }
@@ -67,7 +67,7 @@ impl Text {
     }
 }
 
-/// A call in the trace: `open` has a text, `rename` two.
+/// A call in the trace: `open` has one text, `rename` has two.
 #[derive(Clone)]
 struct Call {
     texts: Vec<Text>,
@@ -79,7 +79,7 @@ impl Call {
         if self.texts.len() == 1 { 0 } else { 2 }
     }
 
-    /// The entry's payload with these texts.
+    /// Returns the entry's payload with these texts.
     fn entry(&self, texts: &[&str]) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut incomplete = 0;
@@ -107,8 +107,8 @@ impl Call {
     }
 }
 
-/// Streams as their events' bytes; and how many events each packet has, and how many were lost
-/// after the first of a stream.
+/// The events of each stream as bytes, the number of events per packet, and the number of lost
+/// events after each stream's first packet.
 struct Streams(Vec<Vec<(u64, Vec<u8>)>>, usize, u64);
 
 impl Streams {
@@ -124,7 +124,7 @@ impl Streams {
         self.0[stream as usize].push((time, bytes));
     }
 
-    /// The files.
+    /// Returns the bytes of the stream files.
     fn files(&self) -> Vec<Vec<u8>> {
         let packet = |(number, events): (usize, &[(u64, Vec<u8>)])| {
             let lost = if number == 0 { 0 } else { self.2 };
@@ -143,8 +143,8 @@ impl Streams {
     }
 }
 
-/// A trace of random calls of a few threads that change CPUs; and as it would be if all that can be
-/// known had been there at entry.
+/// Returns a trace of random calls of a few threads that change CPUs, and the expected trace, in
+/// which all texts that a reader can know were in memory at the entry.
 fn random_traces(seed: u64) -> [Vec<Vec<u8>>; 2] {
     const THREADS: usize = 5;
     let mut random = Random(seed);
@@ -166,7 +166,7 @@ fn random_traces(seed: u64) -> [Vec<Vec<u8>>; 2] {
             let texts = (0..count).map(|_| Text::random(&mut random)).collect();
             let entered = Call { texts, thread };
             let recorded: Vec<_> = entered.texts.iter().map(Text::at_entry).collect();
-            // Texts come together, or not at all.
+            // An entry gets either all of its texts, or none.
             let is_known = entered.texts.iter().all(|text| text.known() == text.name);
             let known: Vec<_> = entered.texts.iter().map(Text::known).collect();
             let expected = if is_known { known } else { recorded.clone() };
@@ -176,7 +176,7 @@ fn random_traces(seed: u64) -> [Vec<Vec<u8>>; 2] {
             *call = Some(entered);
         }
     }
-    // Who is inside still has returned, too, for what is known to be so.
+    // At the end, all threads exit their calls, so that their texts are known.
     for (at, call) in inside.into_iter().flatten().enumerate() {
         for one in &mut made {
             one.push(0, EVENTS + at as u64, call.id() + 1, call.thread, &call.exit());
@@ -185,7 +185,7 @@ fn random_traces(seed: u64) -> [Vec<Vec<u8>>; 2] {
     made.map(|one| one.files())
 }
 
-/// Returns the print of a trace that is complete.
+/// Prints a trace, which must be undamaged.
 fn print_whole_trace<F: LineFormat + Sync>(
     files: &[Vec<u8>],
     format: &F,
@@ -197,7 +197,7 @@ fn print_whole_trace<F: LineFormat + Sync>(
     text
 }
 
-/// Returns the print of a range of a trace, messages last, and whether that is complete.
+/// Prints a range of a trace, messages last; returns the text, and true if nothing was damaged.
 fn print_range<F: LineFormat + Sync>(
     files: &[Vec<u8>],
     format: &F,
@@ -223,7 +223,7 @@ fn print_range<F: LineFormat + Sync>(
     (String::from_utf8(text).expect("UTF-8"), done.expect("memory").is_whole)
 }
 
-/// Holds what is printed of both traces against each other, in a format.
+/// Compares the output for a recorded and an expected trace, in one format.
 fn assert_same<F: LineFormat + Sync>(seed: u64, format: &F) {
     let [recorded, expected] = random_traces(seed);
     let matches = |pattern: &str, name: &str| pattern == name;
@@ -249,9 +249,9 @@ fn pretty_format() -> Pretty<impl trackway_render::Calendar> {
     Pretty::new(PrettyOptions { clock_seconds: true, ..PrettyOptions::default() }, utc_date_time)
 }
 
-/// RUN calls of several threads on several CPUs, some of whose texts were not in memory when they
-/// were entered, through every format, with filters and without, in batches large and small. EXPECT
-/// the lines of a trace in which what is known was there at once.
+/// RUN calls of several threads on several CPUs, some with texts that were not in memory at the
+/// entry, through every format, with and without filters, in large and small batches. EXPECT the
+/// lines of a trace in which all known texts were in memory at the entry.
 #[test]
 fn entries_have_the_texts_of_their_returns() {
     for seed in 0..3 {
@@ -263,8 +263,8 @@ fn entries_have_the_texts_of_their_returns() {
     }
 }
 
-/// RUN a call whose return is not in the trace, and one of another thread. EXPECT its entry as it
-/// was recorded.
+/// RUN a call whose exit is not in the trace, and a call of another thread. EXPECT its entry as
+/// recorded.
 #[test]
 fn entries_without_returns_stay_as_they_were_recorded() {
     let text = |is_there| Text { name: "/late", was_there: false, is_there };
@@ -280,8 +280,8 @@ fn entries_without_returns_stay_as_they_were_recorded() {
     assert!(entries[1].contains("{ filename = \"/late\", flags = 7, incomplete = 0 }"), "{lines}");
 }
 
-/// RUN a call of which the trace lacks the return, and the same call of the same thread with a text
-/// that came late. EXPECT that the first does not get it.
+/// RUN a call whose exit is missing, and then the same call of the same thread with a late text.
+/// EXPECT that the first call does not get the text.
 #[test]
 fn a_return_is_not_that_of_a_call_before() {
     let late = Text { name: "/late", was_there: false, is_there: true };
@@ -299,7 +299,7 @@ fn a_return_is_not_that_of_a_call_before() {
     }
 }
 
-/// RUN a return after a loss of events. EXPECT that it is not taken for that of a call before it.
+/// RUN an exit after a loss of events. EXPECT that an earlier call does not get its text.
 #[test]
 fn what_was_lost_may_have_been_the_return() {
     let late = Text { name: "/late", was_there: false, is_there: true };
@@ -317,8 +317,8 @@ fn what_was_lost_may_have_been_the_return() {
     }
 }
 
-/// RUN a call that lacks its text at its return, too, and the same call of the same thread with
-/// another text that came late. EXPECT that the first does not get it.
+/// RUN a call whose text is missing at its exit, too, and then the same call of the same thread
+/// with another, late text. EXPECT that the first call does not get the text.
 #[test]
 fn a_text_is_that_of_its_own_call() {
     let call =
@@ -335,12 +335,12 @@ fn a_text_is_that_of_its_own_call() {
     assert!(entries[1].contains("filename = \"/late\", flags = 7, incomplete = 0"), "{lines}");
 }
 
-/// A call of thread 1 whose text came late.
+/// Returns a call of thread 1 whose text was not in memory at its entry.
 fn late_call() -> Call {
     Call { texts: vec![Text { name: "/late", was_there: false, is_there: true }], thread: 1 }
 }
 
-/// Streams with events of other threads, at these times: stream and time.
+/// Returns streams with events of another thread at these streams and times.
 fn streams_with_other_thread(events: &[(u64, u64)]) -> Streams {
     let mut one = Streams::new();
     for &(stream, time) in events {
@@ -349,7 +349,7 @@ fn streams_with_other_thread(events: &[(u64, u64)]) -> Streams {
     one
 }
 
-/// The first entry's line, which is the same with batches of any size.
+/// Returns the line of the first entry, which must be the same with batches of any size.
 fn first_entry(files: &[Vec<u8>], range: Range) -> String {
     let mut entries = [(1, 1), (1, 1 << 16), (2, 200)].map(|limits| {
         let (lines, _) = print_range(files, &pretty_format(), (None, range), limits);
@@ -360,14 +360,14 @@ fn first_entry(files: &[Vec<u8>], range: Range) -> String {
     entries[0].clone()
 }
 
-/// RUN losses around a call: in its own packet, and in another stream, whose packets begin before.
-/// EXPECT that what may be missing keeps it from getting a text.
+/// RUN losses around a call: in its own packet, and in another stream, whose packets begin earlier.
+/// EXPECT no text for the call if its exit may be among the losses.
 #[test]
 fn losses_around_a_call_keep_it_as_it_was_recorded() {
     for (events, lost, is_found) in [
         (&[(0, 1), (0, 5)][..], 2, false),
         (&[(0, 1), (0, 5)], 0, true),
-        // Between 5 and 41; between 5 and 9; between 25 and 41.
+        // Losses between 5 and 41; between 5 and 9; between 25 and 41.
         (&[(1, 1), (1, 5), (1, 40), (1, 41)], 2, false),
         (&[(1, 1), (1, 5), (1, 6), (1, 9)], 2, true),
         (&[(1, 1), (1, 25), (1, 40), (1, 41)], 2, true),
@@ -382,8 +382,8 @@ fn losses_around_a_call_keep_it_as_it_was_recorded() {
     }
 }
 
-/// RUN a call whose return is in a damaged packet, with the next entry of its thread. EXPECT that
-/// it does not get the text of the next call.
+/// RUN a call whose exit is in a damaged packet, and then another call of its thread. EXPECT that
+/// the first call does not get the text of the second.
 #[test]
 fn what_is_damaged_may_have_been_the_return() {
     for is_damaged in [false, true] {
@@ -409,8 +409,8 @@ fn what_is_damaged_may_have_been_the_return() {
     }
 }
 
-/// RUN a call whose return is behind the end of the times that are asked for. EXPECT its entry as
-/// it was recorded: packets behind the end are not read, and may hold an earlier return.
+/// RUN a call whose exit is after the end of the requested range. EXPECT its entry as recorded,
+/// because packets after the end are not read, and may contain an earlier exit.
 #[test]
 fn returns_behind_the_end_are_not_looked_for() {
     let mut one = streams_with_other_thread(&[]);
@@ -423,8 +423,8 @@ fn returns_behind_the_end_are_not_looked_for() {
     }
 }
 
-/// RUN many late calls of one thread while others' events fill the streams. EXPECT every entry with
-/// its text, however many others there are.
+/// RUN many late calls of one thread while events of other threads fill the streams. EXPECT the
+/// text in every entry, however many other events there are.
 #[test]
 fn every_entry_of_a_long_trace_has_its_text() {
     const CALLS: u64 = 3000;

@@ -1,6 +1,6 @@
-//! Traces written from traces: what is in them is what was asked for, and any reader reads them.
+//! Export of traces: the new traces contain the selected events, and any reader can read them.
 //!
-//! Longer than 600 lines: the tests share one maker of traces and one comparison.
+//! Longer than 600 lines: the tests share one generator of traces and one comparison.
 
 #[path = "../../ctf/tests/support/mod.rs"]
 mod support;
@@ -72,7 +72,7 @@ fn merge_folders(from: &[PathBuf], to: &Path) -> (ExportSummary, String) {
     try_merge(from, to).expect("a trace")
 }
 
-/// The files of a trace's streams, by name.
+/// Returns the files of a trace's streams, by name.
 fn read_stream_files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -85,7 +85,7 @@ fn read_stream_files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// All events of a trace, in order, without the number of their stream.
+/// Returns all events of a trace, in order, without the number of their stream.
 fn read_events(folder: &Path) -> Vec<Event> {
     let metadata = fs::read(folder.join("metadata")).expect("metadata");
     let trace = Trace::parse(&metadata).expect("metadata");
@@ -96,12 +96,12 @@ fn read_events(folder: &Path) -> Vec<Event> {
     events.into_iter().map(|event| Event { stream: 0, ..event }).collect()
 }
 
-/// Returns the events as text: not all numbers equal themselves.
+/// Returns the events as text, because NaN is not equal to itself.
 fn format_events(events: &[Event]) -> Vec<String> {
     events.iter().map(|event| format!("{event:?}")).collect()
 }
 
-/// babeltrace2 reads the trace, and finds so many events in it.
+/// Checks that babeltrace2 reads the trace, and finds `events` events in it.
 fn check_by_babeltrace(folder: &Path, events: usize) {
     if let Some((text, _)) = run_babeltrace(folder) {
         let lines = text.iter().filter(|&&byte| byte == b'\n').count();
@@ -198,8 +198,8 @@ fn everything_is_the_same_bytes() {
     assert!(!to.join("sub/0/index").exists());
 }
 
-/// Two events of one kind with more than 2^27 ns of another kind between them: headers of the
-/// compact form cannot tell how much time went by.
+/// Returns a trace in which more than 2^27 ns and other events separate two events of a class:
+/// compact headers cannot represent such a distance.
 fn trace_of_distant_events() -> TestTrace {
     let mut metadata = metadata_preamble(&trace_description(Contexts::default()));
     for (id, name) in ["rare", "often"].into_iter().enumerate() {
@@ -221,7 +221,7 @@ fn trace_of_distant_events() -> TestTrace {
             events += 6;
         }
         stream.end(time, 7);
-        // One packet is lost after each.
+        // One packet is lost after each packet.
         stream.fields.sequence += 1;
     }
     TestTrace { metadata, streams: vec![stream], events }
@@ -238,7 +238,7 @@ fn times_survive_what_was_between() {
     let expected: Vec<Event> =
         read_events(&from).into_iter().filter(|event| event.name == "app:rare").collect();
     assert_eq!(format_events(&read_events(&to)), format_events(&expected));
-    // Each event has a packet of its own, and only what was lost is missing between them.
+    // Each event has its own packet, and packet numbers have gaps only for lost packets.
     assert_eq!((done.packets, done.rewritten), (9, 9));
     let metadata = fs::read(to.join("metadata")).expect("metadata");
     let trace = Trace::parse(&metadata).expect("metadata");
@@ -277,7 +277,7 @@ fn chunks_become_the_trace_that_they_were_cut_from() {
             let packets = packet_ranges(&trace, &stream.bytes);
             let mut cut = [0; 2].map(|_| random.next_below(packets.len() as u64 + 1) as usize);
             cut.sort_unstable();
-            // They overlap, as snapshots do.
+            // The pieces overlap, like snapshots.
             let back = |at: usize, by: usize| at.saturating_sub(by);
             let pieces = [0..cut[0], back(cut[0], 1)..cut[1], back(cut[1], 2)..packets.len()];
             for (chunk, piece) in chunks.iter().zip(pieces) {
@@ -291,7 +291,7 @@ fn chunks_become_the_trace_that_they_were_cut_from() {
         let to = place.join("to");
         let (done, messages) = merge_folders(&chunks, &to);
         assert_eq!((done.traces, done.is_whole, messages.as_str()), (1, true, ""), "seed {seed}");
-        // Packets that are equal in all that they say are one: streams of such ones have fewer.
+        // Packets with equal headers count as one: streams with such packets lose some.
         let unique = made.streams.iter().all(|stream| {
             let mut said = read_stream(&trace, &stream.bytes).packets;
             let count = said.len();
@@ -314,8 +314,8 @@ fn chunks_become_the_trace_that_they_were_cut_from() {
     assert!(compared > 5, "{compared} traces");
 }
 
-/// A stream of three packets, in each of which `counts` of its five events are; none of packets of
-/// which that says `None`.
+/// Returns a stream of three packets, which contain the first `counts` of their five events;
+/// packets with `None` are missing.
 fn snapshot_stream(counts: [Option<u8>; 3]) -> StreamWriter {
     let mut stream = StreamWriter::new(7);
     for (packet, count) in (0..).zip(counts) {
@@ -333,7 +333,7 @@ fn snapshot_stream(counts: [Option<u8>; 3]) -> StreamWriter {
     stream
 }
 
-/// Each takes the packet that was being written as far as it was.
+/// Each snapshot contains the unfinished packet at a different length.
 #[test]
 fn of_a_packet_that_several_snapshots_have_the_longest_is_read() {
     let class = event_description("tick", vec![("n", FieldKind::Scalar(Scalar::U8))]);
@@ -343,14 +343,14 @@ fn of_a_packet_that_several_snapshots_have_the_longest_is_read() {
         [Some(5), Some(2), None],
         [Some(5), Some(4), None],
         [None, Some(5), Some(1)],
-        // Of the last packet there is as much as the longest has.
+        // The longest copy of the last packet has three events.
         [None, Some(3), None],
         [None, None, Some(3)],
     ];
     let whole = snapshot_stream([Some(5), Some(5), Some(3)]);
     for turn in 0..pieces.len() {
         let place = TemporaryFolder::new();
-        // Their order is that of their names.
+        // The order of the pieces is the order of their names.
         for number in 0..pieces.len() {
             let stream = snapshot_stream(pieces[(number + turn) % pieces.len()]);
             let made = TestTrace { metadata: metadata.clone(), streams: vec![stream], events: 0 };
@@ -383,8 +383,8 @@ fn of_a_packet_that_several_snapshots_have_the_longest_is_read() {
     }
 }
 
-/// A packet without events comes before the one that begins when it ends, whichever file they are
-/// in.
+/// A packet without events precedes the packet that begins at its end time, whichever files they
+/// are in.
 #[test]
 fn packets_that_begin_at_the_same_time_come_in_the_order_of_their_numbers() {
     let class = event_description("tick", vec![("n", FieldKind::Scalar(Scalar::U8))]);
@@ -415,8 +415,7 @@ fn packets_that_begin_at_the_same_time_come_in_the_order_of_their_numbers() {
     assert!(read_stream_files(&place.join("to"))["channel_0"] == expected);
 }
 
-/// Their packets begin at the same time and have the same number; but each has what the other has
-/// not.
+/// Two parts of a packet have equal begin times and numbers, but different events.
 #[test]
 fn parts_of_a_packet_that_have_different_events_are_all_read() {
     let mut metadata = metadata_preamble(&trace_description(Contexts::default()));
@@ -448,7 +447,7 @@ fn parts_of_a_packet_that_have_different_events_are_all_read() {
     let (done, messages) = merge_folders(&parts, &place.join("to"));
     assert_eq!((done.packets, messages.as_str()), (2, ""));
     assert_eq!(read_events(&place.join("to")).len(), 5);
-    // With all of it, what the others have is part of it only where it comes first.
+    // A part of the whole packet is a duplicate only if it is a prefix; this part is none.
     let (done, _) = merge_folders(&[from, parts[0].clone()], &place.join("all"));
     assert_eq!(done.packets, 2);
 }
@@ -460,7 +459,7 @@ fn different_traces_lie_side_by_side() {
     save_trace(&made, &place.join("a/run"));
     made.metadata = made.metadata.replacen("30313233-3435", "30313233-9999", 1);
     for stream in &mut made.streams {
-        // What packets say of their trace is not looked at.
+        // Readers ignore the trace's UUID in packets.
         assert_eq!(&stream.bytes[4..8], b"0123");
     }
     save_trace(&made, &place.join("b/run"));
@@ -480,7 +479,7 @@ fn damage_is_told_and_what_is_readable_stays() {
     save_trace(&made, &from);
     let path = from.join("channel_0");
     let whole = fs::read(&path).expect("a file");
-    // The last packet ends within its last event.
+    // The file ends within the last event of the last packet.
     fs::write(&path, &whole[..whole.len() - 8]).expect("a file");
     for to in [to.join("trimmed"), to.join("merged")] {
         let (done, messages) = match to.ends_with("merged") {
@@ -494,7 +493,7 @@ fn damage_is_told_and_what_is_readable_stays() {
     }
 }
 
-/// Each of the three packets' third event, and the second one's magic number, damaged.
+/// Damages the second packet's third event, and, in a second run, the packet's magic number.
 #[test]
 fn damage_in_packets_that_are_copied_is_told() {
     let place = TemporaryFolder::new();
@@ -511,7 +510,7 @@ fn damage_in_packets_that_are_copied_is_told() {
             "trim" => trim_folder(&from, &place.join(to), &Selection::default()),
             _ => merge_folders(std::slice::from_ref(&from), &place.join(to)),
         };
-        // An id that no event has, after two events.
+        // An undeclared event id, after two events.
         let mut bytes = whole.clone();
         bytes[second.start + at] = 0x1e;
         fs::write(&path, &bytes).expect("a file");
@@ -520,7 +519,7 @@ fn damage_in_packets_that_are_copied_is_told() {
         assert!(messages.contains(&expected) && messages.lines().count() == 1, "{messages}");
         assert_eq!((done.packets, done.is_whole), (3, false));
         assert_eq!(read_stream_files(&place.join(format!("{verb}-event")))["channel_0"], bytes);
-        // What follows a packet without a header is found.
+        // The packet after the damaged header is found.
         let mut bytes = whole.clone();
         bytes[second.start] ^= 1;
         fs::write(&path, &bytes).expect("a file");
@@ -543,7 +542,7 @@ fn a_folder_that_is_named_twice_is_written_once() {
     let (done, _) = try_trim(&named, &place.join("trimmed"), &Selection::default()).expect("it");
     assert_eq!(done.traces, 1);
     assert_eq!(read_stream_files(&place.join("trimmed/sub")), read_stream_files(&from.join("sub")));
-    // Also where traces have no identity by which their pieces are found.
+    // Also if a trace has no identity by which its parts are found.
     let metadata = fs::read_to_string(from.join("sub/metadata")).expect("metadata");
     let line = metadata.lines().find(|line| line.contains("uuid = ")).expect("an identity");
     fs::write(from.join("sub/metadata"), metadata.replacen(line, "", 1)).expect("a file");
@@ -552,7 +551,7 @@ fn a_folder_that_is_named_twice_is_written_once() {
     assert_eq!(read_stream_files(&place.join("merged/sub")), read_stream_files(&from.join("sub")));
 }
 
-/// Pieces of two traces, in places below two folders, and the second has more in its metadata.
+/// Parts of two traces, below two folders; the second part has more metadata.
 #[test]
 fn merged_traces_are_where_trimmed_ones_are() {
     let place = TemporaryFolder::new();
@@ -622,13 +621,13 @@ fn what_is_stopped_leaves_nothing() {
     };
     assert!(matches!(trimmed(&export), Err(ExportError::Stopped)));
     assert!(!to.exists());
-    // And what is there is not written to.
+    // An existing trace is not overwritten.
     let export = ExportSettings { folder: from.clone(), ..export };
     assert!(matches!(trimmed(&export), Err(ExportError::NotEmpty(_))));
     assert!(from.join("metadata").exists());
 }
 
-/// A CTF 2 trace of one event of the class `name`, with this UUID in its preamble and this uid.
+/// Saves a CTF 2 trace of one event of the class `name`, with a UUID in its preamble and this uid.
 fn save_ctf2(folder: &Path, name: &str, uid: Option<&str>) {
     fs::create_dir_all(folder).expect("a folder");
     let uuid: Vec<u8> = (0..16).collect();

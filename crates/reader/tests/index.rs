@@ -1,4 +1,4 @@
-//! Indexes find packets, and are not believed.
+//! Indexes help to find packets, but are not trusted.
 
 #[path = "../../ctf/tests/support/mod.rs"]
 mod support;
@@ -12,7 +12,7 @@ use trackway_render::{LineOutput, Pretty, PrettyOptions, utc_date_time};
 /// Clock of the random traces at its zero, in nanoseconds since 1970.
 const ZERO_NS: i64 = 1_795_228_670_847_582_868;
 
-/// Text and messages of a trace whose streams have these bytes and indexes.
+/// Prints a trace whose streams have these bytes and indexes; returns its text and messages.
 fn print_trace(
     made: &TestTrace,
     streams: &[(Vec<u8>, Option<Vec<u8>>)],
@@ -45,7 +45,7 @@ fn streams_with_indexes(made: &TestTrace) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     streams.map(|stream| (stream.bytes.clone(), Some(stream.index.clone()))).collect()
 }
 
-/// Returns the starts of packets, as their index has them.
+/// Returns the starts of packets according to their index.
 fn packet_offsets(index: &[u8]) -> Vec<usize> {
     let entries = index[INDEX_HEADER_BYTES..].chunks(72);
     entries
@@ -67,7 +67,7 @@ fn packets_behind_a_damaged_one_are_read() {
         let at = offsets[1];
         // The magic number of the second packet.
         bytes[at] ^= 1;
-        // All but that packet.
+        // The streams without the damaged packet.
         let mut without = streams_with_indexes(&made);
         without[0] = ([&bytes[..at], &bytes[offsets[2]..]].concat(), None);
         let expected = print_trace(&made, &without, Range::default());
@@ -81,7 +81,7 @@ fn packets_behind_a_damaged_one_are_read() {
     assert!(damaged > 20, "only {damaged} traces were damaged");
 }
 
-/// With any index, a range has the same events in it.
+/// A range has the same events with any index.
 #[test]
 fn a_range_does_not_depend_on_the_index() {
     let mut random = Random(3);

@@ -1,7 +1,8 @@
-//! A trace followed while a recorder writes it and says how far: in real time, on real files.
+//! A trace is followed while a recorder writes it and publishes its progress: in real time, on real
+//! files.
 //!
-//! How long events took from their time to their line is said (`--nocapture`), and nothing is
-//! asked of it.
+//! The test prints the latency from each event's time to its line (`--nocapture`), and asserts
+//! nothing about it.
 
 #[path = "../../ctf/tests/support/mod.rs"]
 mod support;
@@ -25,14 +26,14 @@ const FLUSH_PERIOD: Duration = Duration::from_millis(20);
 const FLUSHES: usize = 60;
 const CPUS: u64 = 3;
 
-/// A recorder: the files of its streams, and what is to be written to them.
+/// A simulated recorder: the files of its streams, and the events to be written to them.
 struct Recorder {
     folder: PathBuf,
     begin: Instant,
     live: File,
     sequence: u64,
     streams: Vec<(StreamWriter, File)>,
-    /// When events were, by their numbers.
+    /// Times of the events, by their numbers.
     times: Vec<Duration>,
 }
 
@@ -57,7 +58,7 @@ impl Recorder {
         }
     }
 
-    /// Events happen until it is time to write them; then they are written.
+    /// Records events until the next write is due, and writes them.
     fn record_and_flush(&mut self, random: &mut Random) {
         let flush = self.begin.elapsed() + FLUSH_PERIOD;
         for (stream, _) in &mut self.streams {
@@ -81,19 +82,19 @@ impl Recorder {
         self.live.write_all_at(&words.map(u64::to_le_bytes).concat(), 0).expect("a file");
     }
 
-    /// All is written; when events were.
+    /// Writes the remaining events; returns the times of all events.
     fn finish(self) -> Vec<Duration> {
         fs::write(self.folder.join("trackway/complete"), "").expect("a file");
         self.times
     }
 }
 
-/// The trace's clock.
+/// Returns the value of the trace's clock.
 fn clock_value(since: Duration) -> u64 {
     START_NS + u64::try_from(since.as_nanos()).expect("a time")
 }
 
-/// Lines that were written, and when.
+/// A writer that stores lines with the times of their writes.
 struct TimedLines(Vec<(String, Instant)>);
 
 impl Write for TimedLines {
@@ -131,7 +132,7 @@ fn follow_trace(path: PathBuf) -> Vec<(String, Instant)> {
     shown.0
 }
 
-/// The number of the event in a line.
+/// Returns the number of the event in a line.
 fn parse_event_number(line: &str) -> usize {
     let number = line.split_once("n = ").and_then(|(_, rest)| rest.split(' ').next());
     number.and_then(|number| number.parse().ok()).expect("a number")
@@ -153,10 +154,11 @@ fn what_a_recorder_says_is_written_is_shown_while_it_records() {
     let shown = follower.join().expect("it ends");
     let mut shown: Vec<(usize, Instant)> =
         shown.iter().map(|(line, at)| (parse_event_number(line), *at)).collect();
-    // On a machine that lets the recorder wait for long, some may come too late for their place.
+    // On a slow machine, the recorder may be late, so that some events miss their place in the
+    // order.
     shown.sort_unstable();
     assert!(shown.iter().map(|(n, _)| *n).eq(0..times.len()), "{shown:?}");
-    // While the first ones were written, what the recorder says was not believed yet.
+    // The first events are excluded: the reader did not yet trust the recorder's progress.
     let took = shown.iter().map(|&(n, at)| at.saturating_duration_since(begin + times[n]));
     let mut took: Vec<Duration> = took.skip(times.len() / 4).collect();
     took.sort_unstable();

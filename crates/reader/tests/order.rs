@@ -1,5 +1,5 @@
 //! Time that goes backward within a stream: every reader keeps the stream's order, and reports the
-//! first such place of each stream, however many threads decode it.
+//! first such place of each stream, for any number of threads.
 
 #[path = "../../ctf/tests/support/mod.rs"]
 mod support;
@@ -33,7 +33,7 @@ event { name = tick; stream_id = 0; id = 0; fields := struct { integer { size = 
 const HEADER_BYTES: usize = 40;
 const EVENT_BYTES: usize = 16;
 
-/// The bytes of a packet with an event at each of `times`.
+/// Returns the bytes of a packet with an event at each of `times`.
 fn build_packet(times: &[u64]) -> Vec<u8> {
     let bits = 8 * (HEADER_BYTES + EVENT_BYTES * times.len()) as u64;
     let (begin, end) = (times.iter().min().copied(), times.iter().max().copied());
@@ -53,10 +53,10 @@ fn build_packet_with_header(times: &[u64], begin: u64, end: u64, bits: u64) -> V
     packet
 }
 
-/// A stream's packets, as the times of their events.
+/// Times of the events in each packet of a stream.
 type Packets = Vec<Vec<u64>>;
 
-/// A stream whose time goes backward at `backward` random events.
+/// Returns a stream whose time goes backward at `backward` random events.
 fn random_packets(random: &mut Random, backward: usize) -> Packets {
     let mut packets: Packets = Vec::new();
     let mut time = 1_000_000;
@@ -98,7 +98,7 @@ fn expected_report(name: &str, packets: &Packets) -> Option<String> {
     None
 }
 
-/// The bytes of a stream.
+/// Returns the bytes of a stream.
 fn build_stream(packets: &Packets) -> Vec<u8> {
     packets.iter().flat_map(|times| build_packet(times)).collect()
 }
@@ -115,7 +115,7 @@ fn open_trace(folder: &TemporaryFolder) -> FoundTraces {
     open_traces(&[folder.path().to_owned()], &mut Vec::new()).expect("a trace")
 }
 
-/// Messages as sorted lines: threads report different streams in any order.
+/// Returns messages as sorted lines: threads report different streams in any order.
 fn sorted_lines(messages: &[u8], is_whole: bool) -> Vec<String> {
     let text = String::from_utf8_lossy(messages);
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -124,7 +124,7 @@ fn sorted_lines(messages: &[u8], is_whole: bool) -> Vec<String> {
     lines
 }
 
-/// The numbers of the printed ticks with their times, and what was reported.
+/// Returns the numbers and times of the printed events, and the reports.
 fn print_trace(folder: &TemporaryFolder, settings: &Settings) -> (String, Vec<String>) {
     let (mut text, mut messages) = (Vec::new(), Vec::new());
     let options = PrettyOptions { clock_seconds: true, ..PrettyOptions::default() };
@@ -145,7 +145,7 @@ fn settings_with(jobs: usize, batch_bytes: usize) -> Settings {
     Settings { jobs: NonZero::new(jobs).expect("a thread"), batch_bytes, progress: None }
 }
 
-/// Returns the reports of the counting reader, with so many threads.
+/// Returns the reports of the counting reader with `jobs` threads.
 fn statistics_reports(folder: &TemporaryFolder, jobs: usize) -> Vec<String> {
     let jobs = NonZero::new(jobs).expect("a thread");
     let mut messages = Vec::new();
@@ -168,7 +168,7 @@ fn export_reports(folder: &TemporaryFolder, begin: i64) -> [Vec<String>; 2] {
     let mut messages = [Vec::new(), Vec::new()];
     let [of_merge, of_trim] = &mut messages;
     let merged = merge_traces(inputs(), &export("merged"), jobs, of_merge).expect("a trace");
-    // Within each stream's first packet.
+    // A time within each stream's first packet.
     let range = Range { begin: Some(begin), end: None };
     let selection = Selection { range, ..Selection::default() };
     let trimmed =
@@ -219,7 +219,7 @@ fn a_packet_that_ends_before_it_begins_is_reported() {
     let good = build_packet(&[10, 11]);
     for (times, begin, end, report) in [
         (&[20, 21], 25, 22, Some("the packet ends 0.000000003 s before it begins".to_owned())),
-        // An event says more than a packet.
+        // A report about an event takes precedence over one about a packet.
         (
             &[25, 21],
             25,
@@ -229,7 +229,7 @@ fn a_packet_that_ends_before_it_begins_is_reported() {
                 8 * (HEADER_BYTES + EVENT_BYTES)
             )),
         ),
-        // As of a packet that was not closed.
+        // A packet that was not closed.
         (&[20, 21], 20, 0, None),
         (&[20, 21], 20, 21, None),
     ] {
@@ -249,7 +249,8 @@ fn a_packet_that_ends_before_it_begins_is_reported() {
     }
 }
 
-/// RUN the same for a packet whose padding is cut off. EXPECT both to be reported by every reader.
+/// RUN the readers on a packet that ends before it begins and whose padding is cut off. EXPECT
+/// every reader to report both.
 #[test]
 fn a_packet_that_ends_before_it_begins_and_is_cut_in_its_padding_has_two_reports() {
     let bits = 8 * (HEADER_BYTES + 2 * EVENT_BYTES) as u64;

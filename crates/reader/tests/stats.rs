@@ -63,7 +63,7 @@ fn counts_are_those_of_the_events() {
             assert_eq!(stream.bytes, made.bytes.len() as u64);
             assert_eq!(stream.events, read.events.iter().filter(is_kept).count() as u64);
             if begin.is_some() {
-                // Packets before the range are passed over, and losses before it.
+                // Packets before the range are skipped, together with earlier losses.
                 assert!(stream.packets <= read.packets.len() as u64);
                 continue;
             }

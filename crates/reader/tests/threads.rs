@@ -1,5 +1,5 @@
-//! Tests that the print does not depend on threads, on the size of batches, or on how streams lie
-//! in files.
+//! Tests that the output does not depend on threads, on the size of batches, or on the distribution
+//! of streams over files.
 
 #[path = "../../ctf/tests/support/mod.rs"]
 mod support;
@@ -30,7 +30,7 @@ fn settings_with(jobs: usize, batch_bytes: usize) -> Settings {
     Settings { jobs: NonZero::new(jobs).expect("threads"), batch_bytes, progress: None }
 }
 
-/// Text and messages of a trace.
+/// Prints a trace; returns its text and messages.
 fn print_trace(
     metadata: &str,
     files: &Files,
@@ -55,7 +55,7 @@ fn print_trace(
     (text(&output), text(&messages), summary.expect("memory can be written"))
 }
 
-/// Prints in many ways, which must agree; the text and the messages.
+/// Prints a trace with many settings, whose results must agree; returns text and messages.
 fn print_with_all_settings(
     what: &str,
     metadata: &str,
@@ -124,7 +124,8 @@ fn split_packets(metadata: &str, bytes: &[u8]) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Rotated traces and snapshots: the packets of one stream in several files, some of them twice.
+/// A stream's packets may be in several files, some packets twice, as in rotated traces and
+/// snapshots.
 #[test]
 fn a_stream_may_lie_in_several_files() {
     let mut random = Random(11);
@@ -152,11 +153,11 @@ fn a_stream_may_lie_in_several_files() {
     }
 }
 
-/// A range gives the lines that lie in it, whichever packets are passed over for it.
+/// A range yields the lines within it, whichever packets are skipped for it.
 #[test]
 fn a_range_is_cut_out() {
     let line_ns = |line: &str| {
-        // All random traces lie within some minutes.
+        // All random traces span only a few minutes.
         let part = |at: usize| line.get(at..at + 2).and_then(|text| text.parse::<i64>().ok());
         let seconds = part(1)? * 3600 + part(4)? * 60 + part(7)?;
         let ns: i64 = line.get(10..19)?.parse().ok()?;
@@ -173,7 +174,7 @@ fn a_range_is_cut_out() {
         let (all, _) = print_with_all_settings("all", &made.metadata, &files, Range::default());
         let times: Vec<i64> = all.lines().filter_map(line_ns).collect();
         let (Some(first), true) = (times.first(), times.is_sorted()) else { continue };
-        // Times in UTC, so that a day's beginning is a multiple.
+        // Times are in UTC, so that a day begins at a multiple of its length.
         let day = 1_795_228_670_847_582_868 / 86_400_000_000_000 * 86_400_000_000_000;
         let (begin, end) = (times[times.len() / 3], times[2 * times.len() / 3]);
         assert!(begin >= *first);
@@ -192,7 +193,7 @@ fn a_range_is_cut_out() {
     assert!(compared > 30, "only {compared} traces were compared");
 }
 
-/// A trace of many streams, or of large packets.
+/// Builds a trace of many streams, or of large packets.
 fn build_large_trace(streams: u64, packets: u64, events: u64) -> TestTrace {
     let class = event_description("e", vec![("n", FieldKind::Scalar(Scalar::U64))]);
     let metadata = metadata_preamble(&trace_description(Contexts::default()))
@@ -215,11 +216,11 @@ fn build_large_trace(streams: u64, packets: u64, events: u64) -> TestTrace {
     made
 }
 
-/// Memory is bounded by the settings, whatever the trace.
+/// The settings bound the memory for any trace.
 #[test]
 fn memory_does_not_grow_with_the_trace() {
     const BATCH_BYTES: usize = 16 << 10;
-    // What a batch may be larger than asked for: one line, and its mark.
+    // A batch may exceed its size by one line and its mark.
     const SPARE_BYTES: usize = 1 << 10;
     for (streams, packets, events) in
         [(1, 1, 50_000), (1, 500, 100), (3, 40, 400), (300, 2, 80), (3, 1, 20_000)]
@@ -232,7 +233,7 @@ fn memory_does_not_grow_with_the_trace() {
                 print_trace(&made.metadata, &files, Range::default(), settings);
             assert_eq!(text.lines().count(), made.events);
             assert_eq!(summary.events, made.events as u64);
-            // Those ahead, and for each stream and each thread one that is needed.
+            // Batches decoded ahead, and one needed batch for each stream and each thread.
             let batches = 16 * jobs + streams as usize + jobs;
             let bound = batches * (BATCH_BYTES + SPARE_BYTES);
             assert!(summary.most_bytes <= bound, "{streams} streams, {jobs} threads: {summary:?}");
@@ -240,7 +241,7 @@ fn memory_does_not_grow_with_the_trace() {
     }
 }
 
-/// Fails after some bytes, as a pipe does whose reader has gone.
+/// A writer that fails after some bytes, like a pipe whose reader is gone.
 struct ClosingOutput(usize);
 
 impl Write for ClosingOutput {
@@ -258,7 +259,7 @@ impl Write for ClosingOutput {
     }
 }
 
-/// Bytes that count how many of them are read.
+/// A byte source that counts the bytes read.
 struct CountingBytes<'b> {
     bytes: &'b [u8],
     read: &'b AtomicU64,
@@ -298,7 +299,7 @@ fn an_output_that_closes_ends_all_threads_and_their_work() {
             &mut io::sink(),
         );
         assert_eq!(printed.expect_err("closed").kind(), io::ErrorKind::BrokenPipe);
-        // What may have been decoded ahead, and no more.
+        // Upper bound: the bytes that may have been decoded ahead.
         let read = read.into_inner();
         assert!(read < total / 2, "{jobs} threads read {read} of {total} bytes");
     }

@@ -1,4 +1,4 @@
-//! Why recording is not possible.
+//! Errors of recording and recovery.
 
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -11,7 +11,7 @@ use trackway_window::{AllocateError, OpenError};
 
 use crate::common::files::{open_regular, reports_removal};
 
-/// Why a session cannot be recorded or recovered.
+/// Reason why a session cannot be recorded or recovered.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -19,70 +19,69 @@ pub enum RecordError {
     Window(PathBuf, OpenError),
     /// The window has no free slot: as many sessions as it can hold are active.
     NoSlot,
-    /// The window's folder has no space for so many bytes of buffers.
+    /// The window's folder has no space for this many bytes of buffers.
     Memory(u64, PathBuf, AllocateError),
-    /// The file system of the window's folder has too little free: needed, free.
+    /// The file system of the window's folder has too little free memory: bytes needed, bytes free.
     TooSmall(u64, u64, PathBuf),
-    /// Sizes that no session can have.
+    /// The buffer sizes are impossible.
     Buffers(BuffersError),
-    /// Trace files that no session can have.
+    /// The limits of trace files are impossible.
     Tracefiles(TracefilesError),
-    /// Words that mean nothing.
+    /// A command-line option has an invalid value.
     Option(OptionError),
-    /// An error of the system: the operation, and its object.
+    /// The system reports an error: the operation, and its object.
     Io(&'static str, PathBuf, IoError),
-    /// The trace folder exists and is not only an earlier trace.
+    /// The trace folder exists and contains more than an earlier trace.
     FolderInUse(PathBuf),
     /// Another recorder writes to the trace folder.
     FolderBusy(PathBuf),
-    /// The trace folder (the first) lies in another trace (the second).
+    /// The trace folder (first path) is inside another trace (second path).
     FolderInside(PathBuf, PathBuf),
-    /// Buffers of channels that have ended hold events that could not be written to this trace.
+    /// Buffers of ended channels hold events that could not be written to this trace.
     LeftBehind(PathBuf),
     /// Another recorder records into the trace to be recovered, or another process recovers it.
     TraceBusy(PathBuf),
-    /// The trace at the place of the recording is another one.
+    /// The trace in the folder of the recording is a different trace.
     OtherTrace(PathBuf),
-    /// A trace that is to be recovered (the first) is a copy of one that is where it was recorded
-    /// (the second).
+    /// The trace to recover (first path) is a copy of the trace in the folder of the recording
+    /// (second path).
     Copy(PathBuf, PathBuf),
     /// The command cannot be found.
     CommandNotFound(PathBuf),
     /// The command cannot be executed.
     CommandNotExecutable(PathBuf, IoError),
-    /// A library that goes into the traced program is not installed beside this program.
+    /// A library for the traced program is not installed beside this program.
     LibraryMissing(&'static str),
-    /// A library's path has a space or a colon, which LD_PRELOAD cannot carry.
+    /// The path of a library has a space or a colon, which LD_PRELOAD does not allow.
     LibraryPath(PathBuf),
-    /// The process cannot become the invoking user, whom sudo(8) names, or another user who was
-    /// named.
+    /// The process cannot become the invoking user, whom sudo(8) names, or another named user.
     User(trackway_sys::Errno),
     /// The window was truncated, or the session was taken over, while recording.
     Lost(&'static str),
-    /// The folder of control sockets is one that others get to.
+    /// Other users have access to the folder of control sockets.
     RunFolder(PathBuf),
-    /// There is a session of this name.
+    /// A session with this name exists.
     SessionExists(String),
-    /// There is no session of this name.
+    /// No session has this name.
     NoSession(String),
-    /// The recorder of this session is dead; this file is its log.
+    /// The recorder of the session is dead; the path is that of its log.
     SessionDead(String, PathBuf),
-    /// The recorder of this session, with this process id, is stopped.
+    /// The recorder of the session, with this process id, is stopped.
     SessionStopped(String, u32),
     /// The specification of a session is invalid.
     Spec(SpecError),
-    /// An invalid filter: lines of text with the reason and the place in the filter.
+    /// A filter is invalid: lines of text with the reason and the position in the filter.
     Filter(String),
     /// A recorder refused a request.
     Refused(Refusal),
-    /// Kernel events cannot be recorded: the reason, and the remedy.
+    /// Kernel events cannot be recorded: the reason and the remedy.
     Kernel(String, Option<String>),
-    /// Kernel events need rights that this process does not have: the error, and the advice.
+    /// This process lacks the rights to record kernel events: the error and the advice.
     NoKernelRights(String, Option<String>),
 }
 
 impl RecordError {
-    /// Turns an I/O error into one of ours.
+    /// Returns a function that converts an I/O error into a [`RecordError`].
     pub(crate) fn io(
         what: &'static str,
         path: impl Into<PathBuf>,
@@ -91,7 +90,7 @@ impl RecordError {
         move |error| Self::Io(what, path, error.into())
     }
 
-    /// Returns the remedy that a user has, if one is known.
+    /// Returns the user's remedy, if one is known.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Kernel(_, hint) | Self::NoKernelRights(_, hint) => return hint.clone(),
@@ -128,7 +127,7 @@ impl RecordError {
                  the session (trackway session destroy), and begin another"
                     .into()
             }
-            // Names of sockets have a place of 108 bytes: unix(7).
+            // The path of a socket may have at most 108 bytes: unix(7).
             Self::Io(_, socket, error)
                 if error.kind() == io::ErrorKind::InvalidInput
                     && socket.extension().is_some_and(|extension| extension == "sock") =>
@@ -152,8 +151,8 @@ impl RecordError {
         })
     }
 
-    /// Returns true if root may do what this user may not, also where a session's recorder reports
-    /// it.
+    /// Returns true if root could do what this user cannot; also for an error that a session's
+    /// recorder reported.
     pub fn needs_root(&self) -> bool {
         match self {
             Self::NoKernelRights(..) => true,
@@ -162,12 +161,12 @@ impl RecordError {
         }
     }
 
-    /// Returns true if recorded events are lost for good, because their folder was removed.
+    /// Returns true if recorded events are lost permanently because their folder was removed.
     pub(crate) fn reports_removal(&self) -> bool {
         matches!(self, Self::Io(_, _, error) if reports_removal(error))
     }
 
-    /// Returns the exit status of `record` for it, as for env(1).
+    /// Returns the exit status of `record` for the error, like env(1).
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::CommandNotFound(_) => 127,
@@ -315,12 +314,12 @@ fn last_log_line(log: &Path) -> Option<String> {
     text.lines().last().map(str::to_owned)
 }
 
-/// Converts a system call's error.
+/// Converts a system call's error to an I/O error.
 pub(crate) fn io_error(errno: trackway_sys::Errno) -> io::Error {
     io::Error::from_raw_os_error(errno.0)
 }
 
-/// Describes the owner of a file in the place of our window, and the remedy.
+/// Describes the owner of a foreign file at the window's path, and the remedy.
 fn describe_foreign_file(path: &Path) -> (String, String) {
     let user = crate::common::user::effective_uid();
     let elsewhere =

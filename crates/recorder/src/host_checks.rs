@@ -1,7 +1,7 @@
-//! Properties of this machine on which recorders rely, for commands that explain them.
+//! Properties of this machine on which recorders depend, for commands that explain them.
 //!
 //! Each function makes the same checks as the recorder, so that the explanation and the behaviour
-//! cannot differ. No function changes anything, in the window or elsewhere.
+//! cannot differ. The functions change nothing, neither in the window nor elsewhere.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -16,17 +16,17 @@ use crate::window::{clock_line, cpus, lease, memory_limit, rseq_self_test, share
 /// The machine's CPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cpus {
-    /// Number of CPUs that the machine could ever have.
+    /// Number of possible CPUs.
     pub possible: u32,
-    /// Ids of those that are online.
+    /// Ids of online CPUs.
     pub online: Vec<u32>,
-    /// Ids of online CPUs on which this process may not run: it cannot wait for earlier writers
-    /// there, and memory that they could still write to is not reused.
+    /// Ids of online CPUs on which this process may not run. It cannot wait there for earlier
+    /// writers, so memory to which they could still write is not reused.
     pub withheld: Vec<u32>,
 }
 
 impl Cpus {
-    /// Reads the host's properties. For that the calling thread runs briefly on each CPU.
+    /// Reads the machine's properties. For this, the calling thread runs briefly on each CPU.
     pub fn detect() -> Self {
         let online = cpus::online_cpus();
         let mut withheld = online.clone();
@@ -35,16 +35,16 @@ impl Cpus {
     }
 }
 
-/// The owner of a slot of the window: a channel of a session.
+/// Owner of a slot of the window: a channel of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotOwner {
-    /// Its session's trace folder; words for one that does not stand in the window.
+    /// Trace folder of the session; a description in words if the window has no path.
     pub folder: PathBuf,
-    /// Its recorder is dead: it can be recovered.
+    /// True if the recorder is dead, so that the session can be recovered.
     pub is_orphan: bool,
 }
 
-/// Returns the owners of the window's slots, of which there are [`SESSIONS_MAX`].
+/// Returns the owners of the window's used slots; there are [`SESSIONS_MAX`] slots.
 pub fn list_slot_owners(handle: &WindowHandle) -> Vec<SlotOwner> {
     let session = |index| handle.window().session(index);
     (0..SESSIONS_MAX)
@@ -57,8 +57,8 @@ pub fn list_slot_owners(handle: &WindowHandle) -> Vec<SlotOwner> {
         .collect()
 }
 
-/// Returns a trace folder as it is shown: the place of a session over several users is unknown
-/// here.
+/// Returns a trace folder in the form that is shown; the window has no path for a session over
+/// several users.
 fn displayed_folder(folder: PathBuf) -> PathBuf {
     match folder.as_os_str().is_empty() {
         true => "(a session over several users)".into(),
@@ -66,41 +66,42 @@ fn displayed_folder(folder: PathBuf) -> PathBuf {
     }
 }
 
-/// Returns the bytes that may be allocated without coming near the limit of a control group;
-/// `u64::MAX` if there is none.
+/// Returns the number of bytes that may be allocated without coming near the limit of a control
+/// group; `u64::MAX` without a limit.
 pub fn headroom_bytes() -> u64 {
     memory_limit::headroom_bytes()
 }
 
-/// Returns true if the processor's counter runs at one speed in all states of sleep. If not, every
-/// record reads the system's clock.
+/// Returns true if the processor's counter has a constant rate in all sleep states. If not, every
+/// record reads the system clock.
 pub fn counter_is_invariant() -> bool {
     clock_line::counter_is_invariant()
 }
 
-/// Tests whether restartable sequences abort as they must; takes some milliseconds. Returns `None`
-/// if the test cannot tell, also without sequences.
+/// Tests whether restartable sequences abort when preempted; takes some milliseconds. Returns
+/// `None` without a result, for example without restartable sequences.
 pub fn sequences_abort() -> Option<bool> {
     let has_area = !trackway_sys::thread::rseq_area().is_null();
     has_area.then(rseq_self_test::sequences_abort).flatten()
 }
 
-/// Returns true if the window marks restartable sequences as unusable: all records go by claim.
+/// Returns true if the window marks restartable sequences as unusable: then writers reserve all
+/// records by claim.
 pub fn window_disables_sequences(handle: &WindowHandle) -> bool {
     handle.window().header().rseq_works.load(Ordering::Relaxed) == rseq_self_test::BROKEN
 }
 
-/// Returns the paths of these preload helpers and, last, of libtrackway.so, as they will be given
-/// to the traced command.
+/// Returns the paths of these preload helpers and, last, of libtrackway.so, in the order in which
+/// the traced command gets them.
 ///
 /// # Errors
 ///
-/// If one of them is not beside this program, or its path cannot be preloaded.
+/// If a library is not beside this program, or its path cannot be preloaded.
 pub fn find_preload_libraries(helpers: &[&'static str]) -> Result<Vec<PathBuf>, RecordError> {
     launch::find_preload_libraries(helpers)
 }
 
-/// Returns the folder of the window, which may not exist yet.
+/// Returns the folder of windows, which may not exist yet.
 pub fn window_folder() -> PathBuf {
     crate::window::handle::window_folder()
 }

@@ -5,10 +5,11 @@
 //! moment, so a recorder may be killed at any instruction. Bytes that other processes write into
 //! the window can make records wrong, but neither crash nor hang the recorder.
 //!
-//! Decisions are [`trackway_session`]'s; here are the files, clocks, signals and processes.
+//! [`trackway_session`] makes the decisions; this crate handles the files, clocks, signals and
+//! processes.
 //!
-//! Each of these folders and files imports only those above it; `tests/tidy/rings.rs` checks that
-//! no import goes back. This file offers what other crates use; nothing here imports through it.
+//! Each folder and file in this list imports only those above it; `tests/tidy/rings.rs` checks
+//! this. This file re-exports items for other crates; nothing in this crate imports through it.
 //!
 //! ```text
 //! common/         dates, files, numbers in words, the user
@@ -48,17 +49,17 @@ mod summary;
 mod trace;
 mod window;
 
-/// Checks of this machine, for commands that explain it to the user.
+/// Checks of this machine, for commands that explain their results to the user.
 pub mod checkup {
     pub use crate::host_checks::*;
 }
 
-/// Processes, as /proc and the window show them.
+/// Processes in /proc and in the window.
 pub mod processes {
     pub use crate::window::processes::*;
 }
 
-/// Processes whose libtrackway.so is of another version than this recorder's.
+/// Processes whose libtrackway.so has another version than this recorder.
 pub mod versions {
     pub use crate::command::library_versions::*;
 }

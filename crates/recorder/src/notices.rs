@@ -1,5 +1,5 @@
-//! Notices that a recorder reports while it runs, and the status line. All of it goes to stderr,
-//! since stdout is the traced command's.
+//! Notices and the status line that a recorder shows while it runs. They go to stderr, since stdout
+//! belongs to the traced command.
 
 use core::fmt::Arguments;
 use std::cell::{Cell, RefCell};
@@ -11,20 +11,20 @@ use trackway_console::{
 };
 use trackway_session::protocol::Notice;
 
-/// The destination of notices.
+/// Destination and memory of a recorder's notices.
 #[derive(Debug)]
 pub struct Notices {
     quiet: bool,
     terminal: bool,
     status_shown: Cell<bool>,
-    /// The notices that were reported: the newest, for status requests; in tests all.
+    /// Reported notices: the newest, for status requests; all of them in tests.
     recent: RefCell<Vec<Notice>>,
-    /// Number of notices, including those that are no longer kept.
+    /// Number of reported notices, including those that are no longer kept.
     count: Cell<usize>,
     place: Destination,
 }
 
-/// The destination of notices, in addition to the list of newest ones.
+/// Destination of notices, in addition to the list of recent ones.
 #[derive(Debug)]
 enum Destination {
     Terminal,
@@ -33,38 +33,38 @@ enum Destination {
     Nowhere,
 }
 
-/// Most notices that are kept, if they have another destination.
+/// Most notices that are kept if they also go to another destination.
 const KEPT_NOTICES_MAX: usize = 50;
 
 impl Notices {
-    /// Makes notices on stderr; none at all if `quiet`.
+    /// Makes notices on stderr; with `quiet`, prints nothing.
     pub fn new(quiet: bool) -> Self {
         let terminal = can_show_progress();
         let (status_shown, recent, count) = (Cell::new(false), RefCell::default(), Cell::new(0));
         Self { quiet, terminal, status_shown, recent, count, place: Destination::Terminal }
     }
 
-    /// Makes the notices of a background recorder: the newest are kept, all go to `log`.
+    /// Makes the notices of a background recorder: keeps the newest, and writes all to `log`.
     pub(crate) fn with_log(log: File) -> Self {
         Self { place: Destination::Log(RefCell::new(log)), ..Self::new(false) }
     }
 
-    /// Makes notices that are only kept, all of them.
+    /// Makes notices that are all kept and not printed.
     pub fn in_memory() -> Self {
         Self { place: Destination::Nowhere, ..Self::new(false) }
     }
 
-    /// Returns the notices so far, or the newest.
+    /// Returns all kept notices.
     pub fn all(&self) -> Vec<Notice> {
         self.recent.borrow().clone()
     }
 
-    /// Returns the notices so far, or the newest, as lines.
+    /// Returns all kept notices as lines.
     pub fn lines(&self) -> Vec<String> {
         self.recent.borrow().iter().map(Notice::to_string).collect()
     }
 
-    /// Returns true if the user sees notices as they are reported.
+    /// Returns true if the user sees notices immediately.
     pub(crate) fn are_printed(&self) -> bool {
         matches!(self.place, Destination::Terminal)
     }
@@ -82,12 +82,12 @@ impl Notices {
         self.count.set(self.count.get() + 1);
     }
 
-    /// Returns how many notices there were.
+    /// Returns the number of reported notices.
     pub(crate) fn count(&self) -> usize {
         self.count.get()
     }
 
-    /// Returns the notices that followed the first `count`, or the newest of them.
+    /// Returns the notices after the first `count`, as far as they are kept.
     pub(crate) fn since(&self, count: usize) -> Vec<Notice> {
         let recent = self.recent.borrow();
         let new = self.count.get().saturating_sub(count).min(recent.len());
@@ -99,7 +99,7 @@ impl Notices {
         self.report_with_loss(text, "");
     }
 
-    /// Reports one line with a part about a loss, which terminals show in its colour.
+    /// Reports one line with a part about a loss, which terminals show in the colour of losses.
     pub(crate) fn report_with_loss(&self, text: Arguments<'_>, loss: &str) {
         let text = text.to_string();
         if self.are_printed() && !self.quiet {
@@ -124,12 +124,12 @@ impl Notices {
         self.keep(notice);
     }
 
-    /// Returns true if a status line is to be shown.
+    /// Returns true if a status line must be shown.
     pub(crate) fn shows_status(&self) -> bool {
         self.terminal && !self.quiet && self.are_printed()
     }
 
-    /// Shows the status line, in place of the one before.
+    /// Shows the status line, replacing the previous one.
     pub(crate) fn show_status_line(&self, text: Arguments<'_>) {
         if self.shows_status() {
             show_progress(format_args!("trackway: {text}"));

@@ -14,7 +14,7 @@ pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], RecordError> {
     Ok(bytes)
 }
 
-/// Returns a random identity (RFC 9562, version 4).
+/// Returns a random UUID (RFC 9562, version 4).
 pub(crate) fn random_uuid() -> Result<[u8; 16], RecordError> {
     let mut bytes = random_bytes::<16>()?;
     bytes[6] = bytes[6] & 0x0f | 0x40;

@@ -1,4 +1,4 @@
-//! Addresses as text: of the internet, of hardware, UUIDs.
+//! Text forms of addresses in byte arrays: internet addresses, hardware addresses, UUIDs.
 
 use std::net::SocketAddr;
 
@@ -6,10 +6,10 @@ use trackway_ctf::read::{Meaning, Member, Type};
 
 use crate::socket::decode_internet_address;
 
-/// Linux's numbers (linux/socket.h).
+/// Linux's numbers of address families (linux/socket.h).
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
-/// Bytes of a UUID that have a sign in front.
+/// Indexes of the UUID bytes that follow a hyphen.
 const UUID_SIGNS: [usize; 4] = [4, 6, 8, 10];
 
 /// A kind of address that is an array of bytes.
@@ -21,7 +21,7 @@ pub(crate) enum AddressKind {
 }
 
 impl AddressKind {
-    /// The kind of address that the bytes of this member are, if any.
+    /// Returns the kind of address in the bytes of `member`, if any.
     pub(crate) fn of(member: &Member) -> Option<Self> {
         let Type::Array(array) = member.kind() else { return None };
         let Type::Integer(byte) = array.element() else { return None };
@@ -33,13 +33,13 @@ impl AddressKind {
         }
     }
 
-    /// Appends the address as text.
+    /// Appends the address `bytes` as text.
     pub(crate) fn push(self, out: &mut Vec<u8>, bytes: &[u8]) {
         let text = match self {
             Self::Internet => decode_internet_address(bytes).map(|address| address.to_string()),
             _ => None,
         };
-        // `struct sockaddr`: the family, and, as networks have them, port and address.
+        // `struct sockaddr`: the family, then port and address in network byte order.
         let text = text.or_else(|| {
             let &[low, high, port_high, port_low, ..] = bytes else { return None };
             let address = match u16::from_le_bytes([low, high]) {
@@ -58,7 +58,7 @@ impl AddressKind {
         }
     }
 
-    /// `02:00:5e:10:00:ff`, `ed5b64dc-246a-4f30-8319-ad4e4c25be20`.
+    /// Appends hexadecimal digits: `02:00:5e:10:00:ff`, `ed5b64dc-246a-4f30-8319-ad4e4c25be20`.
     fn push_digits(self, out: &mut Vec<u8>, bytes: &[u8]) {
         for (index, byte) in bytes.iter().enumerate() {
             let sign = match self {

@@ -1,5 +1,4 @@
-//! System calls as they are written in C: what the recorder has put behind a pointer stands in the
-//! pointer's place.
+//! System calls in C's notation: the data behind a pointer, if recorded, replaces the pointer.
 //!
 //! ```text
 //! connect(3, {AF_INET, 127.0.0.1:80}, 16)
@@ -8,11 +7,11 @@
 //! newfstatat = 0, { statbuf_st_dev = 65024, …, statbuf_st_mode = S_IFREG|0644, … }
 //! ```
 //!
-//! What is behind the argument `act` are members `act_…`, and behind the address of a socket
-//! `family` to `path`; they follow the pointer. Of what could not be read (`incomplete`) the
-//! pointer is shown. What a call has written stands behind its result, and only where there is
-//! some: nothing of a call that failed. (Where it was given NULL for that, zeros are shown: the
-//! return does not say.)
+//! Members `act_…` follow the argument `act` and hold the data behind that pointer; a socket
+//! address consists of the members `family` to `path`. For unreadable data (`incomplete`), the
+//! pointer is shown. Data that a call has written follows its result, but a failed call shows none.
+//! (If the call got NULL for the data, zeros are shown: the exit event does not record the
+//! pointer.)
 
 use std::ops::Range;
 
@@ -25,26 +24,26 @@ use crate::fields::{FieldWriter, push_integer};
 use crate::meaning::{push_meaning, push_name};
 use crate::socket::{SocketAddress, SocketPart};
 
-/// Name of the last field, which says of which arguments something is missing.
+/// Name of the last field, whose bits mark arguments with unread data.
 const INCOMPLETE: &str = "incomplete";
-/// Text of `incomplete` when nothing is missing, and text of an empty sequence.
+/// Text of `incomplete` if all data was read; [`NOTHING`] is the text of an empty sequence.
 const NOTHING_MISSING: &[u8] = b"incomplete = 0x0";
 const NOTHING: &[u8] = b" = []";
-/// Most elements of a sequence that are put together with those of others.
+/// Maximum number of elements that are collected from a sequence.
 const CELLS_MAX: usize = 256;
-/// Linux's number (linux/socket.h).
+/// Linux's number of an address family (linux/socket.h).
 const AF_UNSPEC: u64 = 0;
-/// Least negative number that is an error's (MAX_ERRNO, linux/err.h).
+/// Least negative number that stands for an error (MAX_ERRNO, linux/err.h).
 const ERROR_LEAST: i64 = -4095;
-/// Names of arguments that stay what they are, for what matters is where they point to.
+/// Names of arguments whose pointer stays visible, because its value matters.
 const UNCHANGED_POINTERS: [&str; 1] = ["uaddr"];
-/// Names of what a call writes only where it is interrupted.
+/// Name prefix of data that a call writes only if it is interrupted.
 const WRITTEN_BY_INTERRUPTION: &str = "rmtp_";
-/// Results of what was interrupted: `EINTR`, and what makes the kernel restart the call
+/// Results of interrupted calls: `EINTR`, and the kernel's codes for restarting the call
 /// (`ERESTARTSYS`, `ERESTARTNOINTR`, `ERESTARTNOHAND`, `ERESTART_RESTARTBLOCK`).
 const INTERRUPTED: [i64; 5] = [-4, -512, -513, -514, -516];
 
-/// A side of a system call, with its name.
+/// The entry or exit of a system call, with the call's name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Call<'name> {
     Entry(&'name str),
@@ -52,9 +51,9 @@ pub(crate) enum Call<'name> {
 }
 
 impl<'name> Call<'name> {
-    /// Returns the side of a system call that an event records, by LTTng's names of events.
+    /// Returns the entry or exit that an event records, by LTTng's event names.
     pub(crate) fn of(event: &'name str) -> Option<Self> {
-        // By the numbers of 32 bits.
+        // A 32-bit system call.
         let event = event.strip_prefix("compat_").unwrap_or(event);
         let entry = event.strip_prefix("syscall_entry_").map(Self::Entry);
         entry.or_else(|| event.strip_prefix("syscall_exit_").map(Self::Exit))
@@ -64,23 +63,23 @@ impl<'name> Call<'name> {
 /// The use of a member of a call's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum MemberUse {
-    /// An argument, or the result.
+    /// An argument or the result of the call.
     #[default]
     Argument,
-    /// Something behind the argument before it.
+    /// Data behind the previous argument.
     Pointee,
-    /// A part of a socket's address: behind the argument before it, or behind the result.
+    /// A part of a socket address: behind the previous argument, or behind the result.
     Socket(SocketPart),
-    /// None of these: it stands behind the call.
+    /// Another value, shown after the call.
     Aside,
-    /// Nothing that is shown.
+    /// A value that is not shown.
     Dropped,
 }
 
-/// A member behind an argument.
+/// A member that is data behind an argument.
 #[derive(Debug)]
 struct Column {
-    /// Without the argument's name.
+    /// Member's name without the argument's name.
     name: String,
     text: Vec<u8>,
     /// Ranges of the elements in the text, if the member is a sequence.
@@ -90,52 +89,52 @@ struct Column {
 /// Text that replaces a pointer.
 #[derive(Debug)]
 struct Followed {
-    /// Range of the pointer in the output.
+    /// Range of the pointer's text in the output.
     pointer: Range<usize>,
-    /// Number of the argument.
+    /// Number of the pointer's argument.
     number: u32,
     text: Vec<u8>,
 }
 
-/// Appends values by what they stand for.
+/// Appends values in symbolic form.
 pub(crate) struct SymbolicWriter<'buffer, 'name> {
     plain: FieldWriter<'buffer>,
     call: Option<Call<'name>>,
     /// True once the payload has begun.
     is_payload: bool,
-    /// Structures that are open in it, and arrays.
+    /// Numbers of open structures and of open arrays in the payload.
     depth: u32,
     arrays: u32,
-    /// The number that was written last.
+    /// The number that was written last; names may depend on it.
     before: u64,
-    /// Arguments of the call, or its result, that were written.
+    /// Number of written arguments and results of the call.
     shown: u32,
-    /// The argument that was written last, where it begins, and whether it is an address.
+    /// Name of the last written argument, start of its text, and true if it is an address.
     argument: String,
     pointer_begin: usize,
     is_pointer: bool,
     is_null: bool,
     /// True if the call has failed.
     is_failed: bool,
-    /// True if the call was interrupted, which is a failure, too.
+    /// True if the call failed because it was interrupted.
     is_interrupted: bool,
-    /// Use of the current member, and the start of its text.
+    /// Use of the current member, and start of its text.
     place: MemberUse,
     begin: usize,
-    /// True if the current member is a sequence, and the starts of its elements.
+    /// True if the current member is a sequence; and the starts of its elements.
     is_sequence: bool,
     cells: Option<Vec<usize>>,
-    /// Its name, without the argument's.
+    /// Current member's name without the argument's name.
     name: String,
     columns: Vec<Column>,
     socket: Option<Box<SocketAddress>>,
     followed: Vec<Followed>,
     incomplete: u64,
-    /// Text of members that are no arguments.
+    /// Text of members that are shown after the call.
     aside: Vec<u8>,
     /// True if the next value is the length of the member after it.
     is_length: bool,
-    /// An array that is an address as a whole, and its bytes.
+    /// Kind and bytes of the current array, if the whole array is an address.
     address: Option<(AddressKind, Vec<u8>)>,
 }
 
@@ -170,19 +169,18 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
         }
     }
 
-    /// The call, where its own arguments are at hand.
+    /// Returns the call if the current member is directly in its payload.
     fn call(&self) -> Option<Call<'name>> {
         self.call.filter(|_| self.is_payload && self.depth == 1)
     }
 
-    /// Returns the use of a member, and its name without the name of the argument that it belongs
-    /// to.
+    /// Returns the use of a member, and its name without its argument's name.
     fn place<'member>(&self, call: Call<'_>, member: &'member Member) -> (MemberUse, &'member str) {
         let name = member.name();
         let part = SocketPart::of(name)
             .filter(|part| *part == SocketPart::Family || self.socket.is_some());
         match (call, part) {
-            // The first argument of socket(2) is called so, too.
+            // The first argument of socket(2) is also named `family`.
             _ if self.shown == 0 => (MemberUse::Argument, name),
             (_, Some(part)) => (MemberUse::Socket(part), name),
             (Call::Exit(_), None) => {
@@ -210,7 +208,7 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
         }
     }
 
-    /// Takes the member that was written to where it belongs.
+    /// Moves the text of the finished member to its place.
     fn end_member(&mut self) {
         let begin = self.begin.min(self.plain.out.len());
         match self.place {
@@ -227,7 +225,7 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
             }
             MemberUse::Pointee => {
                 let text = self.plain.out.split_off(begin);
-                // An element ends where the sign in front of the next one begins.
+                // An element ends where the separator before the next one begins.
                 let cells = self.cells.take().map(|begins| {
                     let next = begins.iter().skip(1).map(|next| next.saturating_sub(2));
                     let ends = next.chain([text.len().saturating_sub(1)]);
@@ -236,11 +234,11 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
                 self.columns.push(Column { name: std::mem::take(&mut self.name), text, cells });
             }
         }
-        // What comes next may be the end.
+        // The next event may be the structure's end.
         self.place = MemberUse::Argument;
     }
 
-    /// Puts what is behind an argument in its place, once all of it is there.
+    /// Replaces an argument's pointer by the data behind it, after all of the data was written.
     fn end_behind(&mut self) {
         if let Some(socket) = self.socket.take() {
             self.end_socket(&socket);
@@ -252,7 +250,7 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
         let mut text = Vec::new();
         match &*columns {
             [Column { name, text: value, .. }] if name == "value" => {
-                // As what is in a set of signals.
+                // Signal sets already have brackets.
                 let is_set = value.ends_with(b"]");
                 text.extend_from_slice(if is_set { b"" } else { b"[" });
                 text.extend_from_slice(value);
@@ -272,7 +270,7 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
         let mut text = Vec::new();
         match self.call {
             Some(Call::Entry(_)) if self.is_pointer => {
-                // A message may have none.
+                // A message may have no address.
                 let is_message = self.argument == "msg";
                 if self.is_null || is_message && socket.family == AF_UNSPEC {
                     return;
@@ -290,14 +288,14 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
         }
     }
 
-    /// Remembers what is to take the place of the last argument.
+    /// Records the text that replaces the last argument.
     fn follow(&mut self, text: Vec<u8>) {
         let pointer = self.pointer_begin..self.plain.out.len();
         let number = self.shown.saturating_sub(1);
         self.followed.push(Followed { pointer, number, text });
     }
 
-    /// Puts it there, if all of it could be read.
+    /// Replaces the pointers whose data was read completely.
     fn put_followed(&mut self) {
         for Followed { pointer, number, text } in
             std::mem::take(&mut self.followed).into_iter().rev()
@@ -309,7 +307,7 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
         }
     }
 
-    /// A number, for what is to be known of it.
+    /// Updates the state that depends on a number's value.
     fn number(&mut self, kind: &Integer, value: u64) {
         self.before = value;
         let is_own = self.call().is_some() && self.arrays == 0;
@@ -346,7 +344,7 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
     }
 }
 
-/// `{a=1, b=2}`.
+/// Appends `{a=1, b=2}`.
 fn push_members<'column>(
     out: &mut Vec<u8>,
     members: impl Iterator<Item = (&'column str, &'column [u8])>,
@@ -361,7 +359,7 @@ fn push_members<'column>(
     out.push(b'}');
 }
 
-/// Appends `[{a=1, b=2}, {a=3, b=4}]`, of sequences that have one member each.
+/// Appends `[{a=1, b=2}, {a=3, b=4}]`; each sequence in `columns` holds one member of all rows.
 fn push_rows(out: &mut Vec<u8>, columns: &[Column]) {
     let cells = |of: &Column| of.cells.as_ref().map_or(0, Vec::len);
     let rows = columns.iter().map(cells).max().unwrap_or(0);
@@ -396,7 +394,7 @@ impl EventSink for SymbolicWriter<'_, '_> {
     }
 }
 
-/// Returns the buffer for a member's text: parts of a socket's address are put together later.
+/// Returns the buffer for a member's text. Parts of a socket address are written together later.
 fn out_of<'out>(
     place: MemberUse,
     socket: Option<&'out mut SocketAddress>,
@@ -511,7 +509,7 @@ impl Sink for SymbolicWriter<'_, '_> {
                 out.extend_from_slice(b" = ");
             }
             MemberUse::Socket(SocketPart::Family) => {
-                // Another one may be right behind.
+                // A second socket address may follow directly.
                 self.end_behind();
                 self.socket = Some(Box::default());
             }

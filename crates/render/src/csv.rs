@@ -5,10 +5,9 @@
 //! 1795228670847582868,app:request,host,,,0,0,"{""vtid"":7}",,"{""n"":1}"
 //! ```
 //!
-//! Events of different kinds have different fields, so that in general fields are one column, of
-//! JSON. Where all events are of one kind ([`Csv::with_columns`]), each of its fields has a column
-//! of its own. The first line names the columns; lines end in a newline alone, which all readers
-//! take.
+//! Events of different classes have different fields, so fields are usually one JSON column. If all
+//! events are of one class ([`Csv::with_columns`]), each field has its own column. The first line
+//! names the columns. Lines end in a newline without a carriage return, which all readers accept.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -28,45 +27,45 @@ use crate::number::{push_decimal, push_signed};
 use crate::pretty::Pretty;
 use crate::time::Calendar;
 
-/// Columns that every line has.
+/// Columns of every line.
 const COMMON_COLUMNS: &str = "time,name,hostname,procname,vpid,stream,cpu_id";
-/// Number of columns of scopes where each scope is one column.
+/// Number of scope columns if each scope is one column.
 const SCOPE_COLUMNS: usize = 3;
 
-/// Writes events as lines of comma-separated values. Losses are reported as by [`Pretty`].
+/// Writes events as lines of comma-separated values. Reports losses like [`Pretty`].
 #[derive(Debug, Clone)]
 pub struct Csv<C> {
     messages: Pretty<C>,
-    /// Names of the columns beyond the common ones, if each field is to have one.
+    /// Names of the additional columns, if each field has its own column.
     columns: Option<Arc<[String]>>,
-    /// True if numbers that have names are shown by name.
+    /// True if numbers with named values are shown by name.
     is_symbolic: bool,
 }
 
 impl<C> Csv<C> {
-    /// The format for events of any kind; `messages` reports losses.
+    /// Creates the format for events of any class; `messages` reports losses.
     pub const fn new(messages: Pretty<C>) -> Self {
         Self { messages, columns: None, is_symbolic: false }
     }
 
-    /// The format for events of one kind: `columns` are those of [`event_columns`], and all
-    /// events have them.
+    /// Creates the format for events of one class. `columns` are the result of [`event_columns`],
+    /// and all events must have them.
     pub fn with_columns(messages: Pretty<C>, columns: Vec<String>) -> Self {
         Self { messages, columns: Some(columns.into()), is_symbolic: false }
     }
 
-    /// The same, with names for numbers that have some.
+    /// Sets whether numbers with named values are shown by name.
     #[must_use]
     pub fn symbolic(self, is_symbolic: bool) -> Self {
         Self { is_symbolic, ..self }
     }
 }
 
-/// The columns that an event's contexts and fields fill, in their order, if each is to have one:
-/// members of the stream's context, of the event's, of the payload. `None` if the event has
-/// something that is no structure there.
+/// Returns one column for each context and payload field of an event, in order: members of the
+/// stream's context, of the event's context, of the payload. Returns `None` if one of these scopes
+/// is not a structure.
 ///
-/// A name that is there before gets the name of its scope in front.
+/// A name that is already taken gets its scope's name as a prefix.
 pub fn event_columns(stream: &StreamClass, event: &EventClass) -> Option<Vec<String>> {
     let mut columns: Vec<String> = Vec::new();
     let scopes = [
@@ -191,7 +190,7 @@ impl<C: Calendar> LineFormat for Csv<C> {
     }
 }
 
-/// Appends a cell: in quotes if it has something in it that ends cells, and always UTF-8.
+/// Appends a cell as UTF-8, in quotes if its content requires them.
 pub fn push_csv_cell(out: &mut Vec<u8>, bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let bytes = text.as_bytes();
@@ -204,7 +203,7 @@ pub fn push_csv_cell(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
 }
 
-/// Appends what stands in a cell's quotes.
+/// Appends the content of a cell between its quotes.
 fn push_csv_inner(out: &mut Vec<u8>, bytes: &[u8]) {
     for &byte in bytes {
         if byte == b'"' {
@@ -214,27 +213,27 @@ fn push_csv_inner(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Writes an event's contexts and fields as cells, each after its comma: one for each scope, or
-/// one for each member of a scope. What has parts is JSON.
+/// Writes an event's contexts and fields as cells, each after its comma: one for each scope, or one
+/// for each member of a scope. Composite values are JSON.
 struct CellWriter<'buffer> {
     out: &'buffer mut Vec<u8>,
-    /// Most bytes in `out`.
+    /// Maximum length of `out` in bytes.
     limit: usize,
     is_column_each: bool,
-    /// True if numbers that have names are shown by name.
+    /// True if numbers with named values are shown by name.
     is_symbolic: bool,
-    /// Scopes whose cell was begun, of those that were and of those that were left out.
+    /// Number of scopes whose cells are begun or skipped.
     scopes: usize,
-    /// Structures, arrays and variants that are open.
+    /// Number of open structures, arrays and variants.
     depth: u32,
-    /// The text of a value that has parts, while it has not ended.
+    /// Text of an unfinished composite value.
     json: Vec<u8>,
-    /// The number that was written last.
+    /// The number that was written last; names may depend on it.
     before: u64,
 }
 
 impl CellWriter<'_> {
-    /// Cells of scopes that the event does not have are empty.
+    /// Adds empty cells for the scopes that the event does not have.
     fn finish(&mut self) {
         if !self.is_column_each {
             for _ in self.scopes..SCOPE_COLUMNS {
@@ -243,12 +242,12 @@ impl CellWriter<'_> {
         }
     }
 
-    /// The depth at which the value of a cell stands.
+    /// Returns the depth of a cell's value.
     const fn cell_depth(&self) -> u32 {
         self.is_column_each as u32
     }
 
-    /// Returns true if the next value is a part of a cell's value.
+    /// Returns true if the next value is a part of a composite cell.
     const fn is_part(&self) -> bool {
         self.depth > self.cell_depth()
     }
@@ -291,7 +290,7 @@ impl EventSink for CellWriter<'_> {
 }
 
 impl CellWriter<'_> {
-    /// Writes the meaning of a number: a cell as text has it, or as JSON inside JSON.
+    /// Writes a number with a meaning: as text in a cell, or as JSON inside JSON.
     #[cold]
     fn meaning(&mut self, meaning: &Meaning, kind: &Integer, value: u64) {
         if self.is_part() {
@@ -314,7 +313,7 @@ impl Sink for CellWriter<'_> {
         self.before = value;
     }
 
-    /// Its label, where it has just one: readers use it to show and group values.
+    /// Writes the label if there is exactly one: programs show and group values by label.
     fn enumeration(&mut self, kind: &Enumeration, value: u64) {
         self.before = value;
         if self.is_part() {
@@ -331,7 +330,7 @@ impl Sink for CellWriter<'_> {
         if self.is_part() {
             return JsonWriter::new(&mut self.json).float(value);
         }
-        // Writing into a vector cannot fail.
+        // Writing to a vector cannot fail.
         let _ = match non_finite_name(value) {
             Some(word) => write!(self.out, "{word}"),
             None => write!(self.out, "{value:?}"),
@@ -382,7 +381,7 @@ impl Sink for CellWriter<'_> {
         self.end(|json| json.end_variant());
     }
 
-    /// An empty cell, or JSON's word for it.
+    /// Writes nothing into a cell, or JSON's null.
     fn nothing(&mut self) {
         if self.is_part() {
             JsonWriter::new(&mut self.json).nothing();

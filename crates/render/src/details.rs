@@ -1,5 +1,5 @@
-//! A trace's metadata as a person reads it, and as JSON: where the trace is from, its clocks, what
-//! its packets, contexts and events hold.
+//! A trace's metadata as text and as JSON: the origin of the trace, its clocks, and the contents of
+//! its packets, contexts and events.
 //!
 //! ```text
 //!   stream class 0, clock monotonic
@@ -9,9 +9,9 @@
 //!       0  lab:request  INFO  { u32 status; string path; }
 //! ```
 //!
-//! Types are written in a short form of C's: `u32` and `i32` for integers of so many bits, `hex`,
-//! `oct`, `bin` in front where they are shown so, `be` where their first byte is the highest,
-//! `f64`, `string`, `char name[16]` for text in an array.
+//! Types are written in a short form of C's: `u32` and `i32` for integers of 32 bits; a prefix
+//! `hex`, `oct` or `bin` for their base, and `be` for big-endian ones; `f64`, `string`, and
+//! `char name[16]` for text in an array.
 
 use trackway_ctf::Uuid;
 use trackway_ctf::read::{
@@ -23,10 +23,10 @@ use crate::json::{format_seconds, push_environment_value, push_json_key, push_js
 use crate::level::level_name;
 use crate::number::{format_grouped, push_decimal, push_signed};
 
-/// Indent of each line about a trace's parts.
+/// Indent of each line about a part of the trace.
 const INDENT: &[u8] = b"  ";
 
-/// Appends what `trace`, which was found in `folder`, says of itself, for people.
+/// Appends the description of `trace`, which was found in `folder`, for people.
 pub fn push_details(out: &mut Vec<u8>, folder: &str, trace: &Trace) {
     push_line(out, 0, &format!("trace {}", to_printable(folder)));
     if let Some(uuid) = trace.uuid() {
@@ -63,7 +63,7 @@ fn push_environment(out: &mut Vec<u8>, trace: &Trace) {
     }
 }
 
-/// A text on one line, and without what would move a terminal's cursor.
+/// Returns `text` on one line, without characters that move a terminal's cursor.
 pub fn to_printable(text: &str) -> String {
     trackway_console::escape_unprintable(text).into_owned()
 }
@@ -125,7 +125,7 @@ fn push_scope(out: &mut Vec<u8>, depth: usize, slots: &SlotNames, name: &str, ki
     push_line(out, depth, &String::from_utf8_lossy(&text));
 }
 
-/// Name of the clock that a stream's fields set: that of the first field that has one.
+/// Returns the name of the clock that a stream's fields set, from the first field that has one.
 fn clock_name(stream: &StreamClass) -> Option<&str> {
     let scopes = [stream.packet_context(), stream.event_header(), stream.event_context()];
     let payloads =
@@ -149,7 +149,7 @@ fn find_clock_name(kind: &Type) -> Option<&str> {
     }
 }
 
-/// Names of the fields that others depend on.
+/// Names of the fields that determine lengths and variants, by slot.
 struct SlotNames(Vec<String>);
 
 impl SlotNames {
@@ -200,7 +200,7 @@ impl SlotNames {
 
 /// Appends the declaration of `name` (or a type alone, if it is empty), without its semicolon.
 fn push_type(out: &mut Vec<u8>, kind: &Type, name: &str, slots: &SlotNames) {
-    // The lengths stand behind the name, the outermost first.
+    // Lengths follow the name, the outermost length first.
     let (mut element, mut lengths, mut is_text) = (kind, String::new(), false);
     loop {
         let (inner, length, text) = match element {
@@ -232,7 +232,7 @@ fn push_type(out: &mut Vec<u8>, kind: &Type, name: &str, slots: &SlotNames) {
             Encoding::Utf32Be | Encoding::Utf32Le => b"string32",
         }),
         Type::Struct(structure) => {
-            // As what a scope holds, it needs no more words.
+            // The structure of a scope needs no keyword.
             out.extend_from_slice(if name.is_empty() { b"{ " } else { b"struct { " });
             for member in structure.members() {
                 push_type(out, member.kind(), member.name(), slots);
@@ -250,7 +250,7 @@ fn push_type(out: &mut Vec<u8>, kind: &Type, name: &str, slots: &SlotNames) {
             }
             out.push(b'}');
         }
-        // The loop went through them.
+        // The loop above has unwrapped these types.
         Type::Array(_) | Type::Sequence(_) => {}
     }
     if !name.is_empty() {
@@ -298,7 +298,7 @@ fn push_labels(out: &mut Vec<u8>, enumeration: &trackway_ctf::read::Enumeration)
     out.extend_from_slice(b" }");
 }
 
-/// Appends the same as a JSON object, on one line, for programs.
+/// Appends a trace's metadata as a JSON object, on one line, for programs.
 pub fn push_details_json(out: &mut Vec<u8>, folder: &str, trace: &Trace) {
     out.push(b'{');
     push_json_key(out, "folder");
@@ -308,7 +308,7 @@ pub fn push_details_json(out: &mut Vec<u8>, folder: &str, trace: &Trace) {
     push_json_key(out, "environment");
     out.push(b'{');
     for (index, (name, value)) in trace.environment_entries().iter().enumerate() {
-        // The latest counts, and a name is there once.
+        // The latest entry with a name applies, and is written once.
         let is_latest =
             !trace.environment_entries().iter().skip(index + 1).any(|(other, _)| other == name);
         if is_latest {
@@ -326,7 +326,7 @@ pub fn push_details_json(out: &mut Vec<u8>, folder: &str, trace: &Trace) {
     out.extend_from_slice(b"}\n");
 }
 
-/// Appends an array of what `push` makes of each of `parts`.
+/// Appends a JSON array; `push` writes each of `parts`.
 fn push_json_list<T>(out: &mut Vec<u8>, parts: &[T], mut push: impl FnMut(&mut Vec<u8>, &T)) {
     out.push(b'[');
     for (index, part) in parts.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Events not shown: decoded, to find damage and to measure decoding alone, or only counted.
+//! Formats that show no events: they decode events, to find damage or to measure decoding, or only
+//! count them.
 
 use trackway_ctf::read::{
     DecodeError, Enumeration, EventBody, EventClass, EventSink, Integer, Loss, Scope, Sink,
@@ -11,7 +12,7 @@ use crate::format::{
 use crate::pretty::Pretty;
 use crate::time::Calendar;
 
-/// Writes nothing of events. Losses are reported as by [`Pretty`].
+/// A format without output for events. Reports losses like [`Pretty`].
 #[derive(Debug, Clone)]
 pub struct Discard<C> {
     messages: Pretty<C>,
@@ -20,12 +21,12 @@ pub struct Discard<C> {
 }
 
 impl<C> Discard<C> {
-    /// A format that decodes every field of every event; `messages` reports losses.
+    /// Creates a format that decodes every field of every event; `messages` reports losses.
     pub const fn new(messages: Pretty<C>) -> Self {
         Self { messages, sum: ValueSum(0), is_decoded: true }
     }
 
-    /// The same that reads no more of an event than it takes to find the next: to count them.
+    /// Creates a format that only counts events: it skips their fields. `messages` reports losses.
     pub const fn without_decoding(messages: Pretty<C>) -> Self {
         Self { messages, sum: ValueSum(0), is_decoded: false }
     }
@@ -58,7 +59,7 @@ impl<C: Calendar> EventEncoder for Discard<C> {
             return Ok(DeltaSlot::default());
         }
         body.read(&mut self.sum)?;
-        // The compiler must assume that the sum is used: no value may be left out.
+        // Makes the compiler assume that the sum is used, so that it removes no value.
         std::hint::black_box(&self.sum);
         Ok(DeltaSlot::default())
     }
@@ -90,7 +91,7 @@ impl<C: Calendar> LineFormat for Discard<C> {
     }
 }
 
-/// The sum of all values, of no use but that each is needed for it.
+/// Sum of all values, whose only purpose is to make every value necessary.
 #[derive(Debug, Clone)]
 struct ValueSum(u64);
 
@@ -111,7 +112,7 @@ impl Sink for ValueSum {
     }
 
     fn text(&mut self, bytes: &[u8]) {
-        // The search for its end looked at every byte.
+        // Decoding has already read every byte to find the text's end.
         self.0 = self.0.wrapping_add(std::hint::black_box(bytes).len() as u64);
     }
 }

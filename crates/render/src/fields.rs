@@ -1,4 +1,4 @@
-//! Fields' values as text.
+//! Text of field values.
 
 use trackway_ctf::read::{
     Base, Enumeration, EventSink, Integer, Member, Scope, Sink, VariantOption,
@@ -14,24 +14,25 @@ use crate::options::ShownNames;
 pub struct FieldWriter<'buffer> {
     pub(crate) out: &'buffer mut Vec<u8>,
     names: ShownNames,
-    /// True if fields' names are shown in this scope.
+    /// True if field names are shown in the current scope.
     has_names: bool,
-    /// True if a scope was written before, so that `, ` comes before the next.
+    /// True if another part precedes, so that `, ` separates the next scope from it.
     follows: bool,
-    /// Text to be written before the packet's context.
+    /// Text to be written before the packet context.
     lead: &'static [u8],
-    /// Most bytes in `out`.
+    /// Maximum length of `out` in bytes.
     limit: usize,
 }
 
 impl<'buffer> FieldWriter<'buffer> {
-    /// A writer of events' parts to the end of `out`; if `follows`, `, ` stands before the first.
+    /// Creates a writer of an event's scopes to the end of `out`; if `follows`, `, ` precedes the
+    /// first.
     pub const fn new(out: &'buffer mut Vec<u8>, names: ShownNames, follows: bool) -> Self {
         let limit = out.len().saturating_add(LINE_BYTES_MAX);
         Self { out, names, has_names: names.payload, follows, lead: b"", limit }
     }
 
-    /// A writer of a packet's context.
+    /// Creates a writer of a packet context.
     pub const fn for_packet(out: &'buffer mut Vec<u8>, names: ShownNames) -> Self {
         let lead: &[u8] = if names.scope { b"stream.packet.context = " } else { b"" };
         let limit = out.len().saturating_add(LINE_BYTES_MAX);
@@ -55,7 +56,7 @@ impl EventSink for FieldWriter<'_> {
 }
 
 impl FieldWriter<'_> {
-    /// Keeps what was written within bounds.
+    /// Cuts the line to its maximum length.
     pub(crate) fn truncate_line(&mut self) {
         truncate_line(self.out, self.limit);
     }
@@ -82,7 +83,7 @@ impl Sink for FieldWriter<'_> {
             return;
         }
         self.out.extend_from_slice(b"( ");
-        // babeltrace2 2.1, the first that reads CTF 2, sets off several labels.
+        // babeltrace2 2.1, the first version for CTF 2, puts several labels in braces.
         let in_braces = kind.is_version_2() && kind.labels_of(value).nth(1).is_some();
         if in_braces {
             self.out.extend_from_slice(b"{ ");
@@ -136,7 +137,7 @@ impl Sink for FieldWriter<'_> {
         if self.has_names {
             member.lead().push(self.out);
         } else {
-            // Up to its space; then comes the name.
+            // Only the part of the lead before the name.
             let is_first = member.lead().as_bytes().first() == Some(&b' ');
             self.out.extend_from_slice(if is_first { b" " } else { b", " });
         }
@@ -178,11 +179,11 @@ impl Sink for FieldWriter<'_> {
     }
 }
 
-/// Appends a bit map: its value, and the labels of bits that are set, if there are any.
+/// Appends a bit map: its value, and the labels of its set bits, if any.
 fn push_flags(out: &mut Vec<u8>, kind: &Enumeration, value: u64) {
     push_integer(out, kind.integer(), value);
     let mut has_labels = false;
-    // babeltrace2 sorts them; so does `read::json`.
+    // babeltrace2 sorts the labels; `ctf::read` has sorted them already.
     for label in kind.labels_of(value) {
         out.extend_from_slice(if has_labels { b", " } else { b" { " });
         push_quoted(out, label.as_bytes());
@@ -221,7 +222,7 @@ pub(crate) fn push_integer(out: &mut Vec<u8>, kind: &Integer, value: u64) {
     }
 }
 
-/// Appends a string in quotes, with C's escapes for what would not show or would mislead.
+/// Appends a string in quotes, with C's escapes for invisible and misleading characters.
 pub(crate) fn push_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     let mut rest = bytes;
@@ -235,7 +236,7 @@ pub(crate) fn push_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
 }
 
-/// Returns the number of bytes before the first one that is escaped.
+/// Returns the number of bytes before the first one that must be escaped.
 #[inline]
 fn unescaped_length(bytes: &[u8]) -> usize {
     let (pieces, rest) = bytes.as_chunks::<16>();
@@ -243,7 +244,7 @@ fn unescaped_length(bytes: &[u8]) -> usize {
     let is_rest_plain = if looked_at < pieces.len() {
         false
     } else if let Some(last) = bytes.last_chunk::<16>() {
-        // Some of them for the second time, all at once.
+        // Compares the last 16 bytes at once, some of them for the second time.
         !has_escaped(last)
     } else if let (Some(first), Some(last)) = (rest.first_chunk::<8>(), rest.last_chunk::<8>()) {
         !(has_escaped(first) | has_escaped(last))
@@ -258,15 +259,16 @@ fn unescaped_length(bytes: &[u8]) -> usize {
     rest.position(|&byte| is_escaped(byte)).map_or(bytes.len(), |index| from + index)
 }
 
-/// Without a way out, so that all of a piece is compared at once.
+/// Returns true if a byte of `piece` must be escaped. No early exit, so that all bytes are compared
+/// at once.
 #[inline]
 fn has_escaped<const BYTES: usize>(piece: &[u8; BYTES]) -> bool {
     piece.iter().fold(false, |any, &byte| any | is_escaped(byte))
 }
 
-/// Bytes above ASCII are left as they are: they are UTF-8, or nothing that we know better.
+/// Returns true if the byte must be escaped. Bytes above ASCII remain: they are UTF-8, or unknown.
 const fn is_escaped(byte: u8) -> bool {
-    // By `|`, not `||`: without branches, many bytes are compared at once.
+    // `|` instead of `||`: without branches, many bytes are compared at once.
     (byte < 0x20)
         | (byte == b'\\')
         | (byte == b'\'')

@@ -5,11 +5,11 @@
 //!  "name":"app:request","stream":0,"packet":{"cpu_id":0},"context":{"vtid":7},"fields":{"n":1}}
 //! ```
 //!
-//! Every line is valid JSON (RFC 8259) in UTF-8, whatever the trace holds, and every value in it
-//! is exact: integers of 64 bits are written as such, floats with as many digits as tell them
-//! from their neighbours. What JSON has no form for is a string: `"NaN"`, `"Infinity"`,
-//! `"-Infinity"`. Bytes that are not UTF-8 become U+FFFD, as in every tool that shows them.
-//! `docs/guides/reading.md` says all this to users.
+//! Every line is valid JSON (RFC 8259) in UTF-8, whatever the trace holds. Every value is exact:
+//! 64-bit integers have all their digits, and floats have enough digits to distinguish them from
+//! their neighbours. Numbers without a JSON form are strings: `"NaN"`, `"Infinity"`, `"-Infinity"`.
+//! Bytes that are not UTF-8 become U+FFFD, as in other tools. `docs/guides/reading.md` describes
+//! the format for users.
 
 use std::io::Write as _;
 
@@ -29,28 +29,28 @@ use crate::time::Calendar;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Writes events as objects, one a line. Losses are reported as by [`Pretty`].
+/// Writes events as JSON objects, one a line. Reports losses like [`Pretty`].
 #[derive(Debug, Clone)]
 pub struct Json<C> {
     messages: Pretty<C>,
-    /// True if events name their trace.
+    /// True if events include the folder of their trace.
     has_traces: bool,
-    /// True if numbers that have names are shown with them.
+    /// True if numbers with named values are shown with their names.
     is_symbolic: bool,
 }
 
 impl<C> Json<C> {
-    /// The format; `messages` reports losses.
+    /// Creates the format; `messages` reports losses.
     pub const fn new(messages: Pretty<C>) -> Self {
         Self { messages, has_traces: false, is_symbolic: false }
     }
 
-    /// The same for events of several traces: each says which it is of, by its folder.
+    /// Creates the format for events of several traces: each event includes its trace's folder.
     pub const fn with_traces(messages: Pretty<C>) -> Self {
         Self { messages, has_traces: true, is_symbolic: false }
     }
 
-    /// The same, with the names of numbers that have some, as those of enumerations.
+    /// Sets whether numbers with named values include the names, like enumerations.
     #[must_use]
     pub fn symbolic(self, is_symbolic: bool) -> Self {
         Self { is_symbolic, ..self }
@@ -144,8 +144,8 @@ impl<C: Calendar> LineFormat for Json<C> {
     }
 }
 
-/// Begins an object with the time: a number for programs that have integers of 64 bits, and for
-/// those that have not, a text. Both are null where a stream has no clock.
+/// Begins an object with the time, as a number and as a text, because some programs have no 64-bit
+/// integers. Both are null if the stream has no clock.
 fn push_stamp(out: &mut Vec<u8>, stamp: Option<Stamp>) {
     let Some(Stamp { time, .. }) = stamp else {
         out.extend_from_slice(b"{\"time\":null,\"timestamp\":null");
@@ -158,7 +158,7 @@ fn push_stamp(out: &mut Vec<u8>, stamp: Option<Stamp>) {
     out.push(b'"');
 }
 
-/// Nanoseconds as seconds with nine digits of a fraction.
+/// Formats nanoseconds as seconds with nine digits of a fraction.
 pub fn format_seconds(time: i64) -> String {
     let mut out = Vec::new();
     push_seconds(&mut out, time);
@@ -175,9 +175,9 @@ fn push_seconds(out: &mut Vec<u8>, time: i64) {
     out.extend_from_slice(&nine_digits(time.unsigned_abs() % NS_PER_SECOND));
 }
 
-/// Appends `,"name":`; no comma where an object just began.
+/// Appends `,"name":`; without the comma at the beginning of an object.
 pub(crate) fn push_json_key(out: &mut Vec<u8>, name: &str) {
-    // A value never ends in an opening brace: strings end in their quote.
+    // A value never ends in an opening brace, because strings end in a quote.
     if out.last() != Some(&b'{') {
         out.push(b',');
     }
@@ -185,7 +185,7 @@ pub(crate) fn push_json_key(out: &mut Vec<u8>, name: &str) {
     out.push(b':');
 }
 
-/// Appends what an environment says.
+/// Appends a value of the trace's environment.
 pub(crate) fn push_environment_value(out: &mut Vec<u8>, value: &EnvironmentValue) {
     match value {
         EnvironmentValue::Number(number) => push_signed(out, *number),
@@ -195,35 +195,35 @@ pub(crate) fn push_environment_value(out: &mut Vec<u8>, value: &EnvironmentValue
 
 /// Appends values to a buffer as JSON, as they are decoded.
 ///
-/// Structures are objects, arrays arrays. An enumeration is an object of its `value` and all of
-/// its `labels`; a variant an object whose only member is named after the option.
+/// Structures become objects, arrays become arrays. An enumeration becomes an object of its `value`
+/// and all of its `labels`, a variant an object whose only member is named after the option.
 pub(crate) struct JsonWriter<'buffer> {
     out: &'buffer mut Vec<u8>,
     /// True once the payload has begun.
     has_fields: bool,
-    /// Most bytes in `out`.
+    /// Maximum length of `out` in bytes.
     limit: usize,
-    /// True if numbers that have names are shown with them.
+    /// True if numbers with named values are shown with their names.
     is_symbolic: bool,
-    /// The number that was written last.
+    /// The number that was written last; names may depend on it.
     before: u64,
 }
 
 impl<'buffer> JsonWriter<'buffer> {
-    /// A writer to the end of `out`.
+    /// Creates a writer to the end of `out`.
     pub(crate) const fn new(out: &'buffer mut Vec<u8>) -> Self {
         let limit = out.len().saturating_add(LINE_BYTES_MAX);
         Self { out, has_fields: false, limit, is_symbolic: false, before: 0 }
     }
 
-    /// One that shows numbers with their names.
+    /// Creates a writer that shows numbers with their names.
     pub(crate) const fn symbolic(out: &'buffer mut Vec<u8>) -> Self {
         Self { is_symbolic: true, ..Self::new(out) }
     }
 }
 
 impl JsonWriter<'_> {
-    /// A number that may have names: as an enumeration.
+    /// Appends a number with named values in the form of an enumeration.
     #[cold]
     fn meaning(&mut self, meaning: &Meaning, kind: &Integer, value: u64) {
         self.out.extend_from_slice(b"{\"value\":");
@@ -325,7 +325,7 @@ impl EventSink for JsonWriter<'_> {
     }
 }
 
-/// Appends an integer in decimal, whatever base its type is shown in.
+/// Appends an integer in decimal, whatever its type's base.
 #[inline]
 pub(crate) fn push_integer(out: &mut Vec<u8>, kind: &Integer, value: u64) {
     if kind.is_boolean() {
@@ -337,17 +337,17 @@ pub(crate) fn push_integer(out: &mut Vec<u8>, kind: &Integer, value: u64) {
     }
 }
 
-/// Appends a number with the fewest digits that stand for no other, or a string where there is
-/// no number.
+/// Appends a number with the fewest digits that identify it, or a string if JSON has no number for
+/// the value.
 fn push_json_float(out: &mut Vec<u8>, value: f64) {
-    // Writing into a vector cannot fail. Rust's debug form is a JSON number: `1.0`, `1e-7`.
+    // Writing to a vector cannot fail. Rust's debug form is a JSON number: `1.0`, `1e-7`.
     let _ = match non_finite_name(value) {
         Some(word) => write!(out, "\"{word}\""),
         None => write!(out, "{value:?}"),
     };
 }
 
-/// The word for what is no number, as Python and JavaScript read it.
+/// Returns the name of an infinite value or NaN, as Python and JavaScript parse it.
 pub(crate) const fn non_finite_name(value: f64) -> Option<&'static str> {
     if value.is_nan() {
         Some("NaN")
@@ -358,7 +358,7 @@ pub(crate) const fn non_finite_name(value: f64) -> Option<&'static str> {
     }
 }
 
-/// Appends a string in quotes; what is not UTF-8 in it becomes U+FFFD.
+/// Appends a string in quotes; invalid UTF-8 becomes U+FFFD.
 pub(crate) fn push_json_text(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     match std::str::from_utf8(bytes) {

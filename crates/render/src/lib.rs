@@ -1,15 +1,15 @@
-//! Events as lines of text; first of all byte for byte as babeltrace2 prints them: CTF 1.8 as
-//! 2.0.4 does, CTF 2 as 2.1 does, which is the first that reads it.
+//! Output formats for events. The main format is babeltrace2's text, byte for byte: CTF 1.8 as
+//! 2.0.4 prints it, CTF 2 as 2.1 does, the first version that reads CTF 2.
 //!
 //! ```text
 //! [02:56:21.324464420] (+0.000001369) host app:request: { cpu_id = 0 }, { vtid = 7 }, { n = 1 }
 //! ```
 //!
-//! An [`EventOutput`] receives events in time order, in any format; [`LineOutput`] is the one for
-//! lines, of which a [`LineFormat`] says how they look. [`Pretty`] is the format of babeltrace2's
-//! `sink.text.pretty`; [`Json`] and [`Csv`] are for programs; [`Discard`] writes no events.
-//! Nothing is allocated per event: everything goes into a buffer that the caller keeps. Which
-//! events there are, and in which order, is the business of the crate `reader`.
+//! An [`EventOutput`] receives events in time order, in any format. [`LineOutput`] is the output
+//! for lines; a [`LineFormat`] defines their form. [`Pretty`] is the format of babeltrace2's
+//! `sink.text.pretty`; [`Json`] and [`Csv`] are for programs; [`Discard`] writes no events. Formats
+//! allocate nothing per event: the caller keeps the buffer. The crate `reader` selects and orders
+//! the events.
 
 #![forbid(unsafe_code)]
 

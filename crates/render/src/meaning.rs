@@ -1,14 +1,15 @@
-//! Values by what they stand for: names, octal modes, devices, sets of signals.
+//! Symbolic forms of values: names, octal modes, devices, sets of signals.
 
 use trackway_ctf::read::{Integer, Meaning};
 
 use crate::fields::{push_integer, push_quoted};
 use crate::number::{push_decimal, push_hexadecimal, push_signed};
 
-/// Bits of a device number that say which device of its driver's it is.
+/// Bits of a device number that hold its minor number.
 const MINOR_BITS: u32 = 20;
 
-/// Appends what a value stands for, which stands behind another one: what has no name is a number.
+/// Appends the symbolic form of `value`, which follows the number `before`. Parts without a name
+/// are numbers.
 pub(crate) fn push_meaning(
     out: &mut Vec<u8>,
     meaning: &Meaning,
@@ -41,7 +42,7 @@ pub(crate) fn push_meaning(
             out.push(b':');
             push_decimal(out, value & ((1 << MINOR_BITS) - 1));
         }
-        // Of an array as a whole.
+        // Single bytes of an address; whole arrays are handled elsewhere.
         Meaning::Internet | Meaning::Hardware | Meaning::Uuid => push_integer(out, kind, value),
         Meaning::Names(_)
         | Meaning::NamesBehind(_)
@@ -72,10 +73,10 @@ pub(crate) fn push_meaning(
     }
 }
 
-/// Returns the number to show of a value without names: all its bits except those that belong to
-/// something else.
+/// Returns the number to show for a value without names: all its bits except those that belong to
+/// another field.
 fn rest_of(meaning: &Meaning, value: u64, rest: u64) -> u64 {
-    // The sign of a number is not among its own bits.
+    // `rest` lacks the extended bits of a negative number.
     if meaning.has_hidden_bits() { rest } else { value }
 }
 
@@ -87,7 +88,8 @@ fn push_octal(out: &mut Vec<u8>, value: u64) {
     }
 }
 
-/// Appends a set of signals as strace does: `[INT TERM]`, or, of most, `~[KILL STOP]`.
+/// Appends a set of signals in strace's form: `[INT TERM]`; for large sets the complement:
+/// `~[KILL STOP]`.
 fn push_signals(out: &mut Vec<u8>, meaning: &Meaning, kind: &Integer, value: u64) {
     let are_most = value.count_ones() > u64::BITS / 2;
     let shown = if are_most { !value } else { value };
@@ -107,7 +109,8 @@ fn push_bits(out: &mut Vec<u8>, value: u64) {
     push_hexadecimal(out, value);
 }
 
-/// Appends a name, behind others; in quotes if it is none that could be in a program.
+/// Appends a name, with a separator if it is not the first; in quotes if it is no plausible
+/// identifier.
 pub(crate) fn push_name(out: &mut Vec<u8>, is_first: bool, name: &str) {
     if !is_first {
         out.push(b'|');

@@ -1,4 +1,4 @@
-//! Numbers as C's printf writes them.
+//! Numbers in the form of C's printf.
 
 use std::io::Write as _;
 
@@ -14,7 +14,7 @@ pub fn push_decimal(out: &mut Vec<u8>, value: u64) {
     }
 }
 
-/// Appends `value`, of more than eight digits.
+/// Appends `value`, which has more than eight digits.
 #[inline(never)]
 fn push_long_decimal(out: &mut Vec<u8>, value: u64) {
     push_decimal(out, value / EIGHT_DIGITS);
@@ -25,22 +25,22 @@ fn push_long_decimal(out: &mut Vec<u8>, value: u64) {
 #[inline]
 fn push_first_digits(out: &mut Vec<u8>, value: u64) {
     let digits = eight_digits(value);
-    // How many of them are zeros in front: those whose low half is 0.
+    // The number of leading zeros, which are digits whose low half is 0.
     let zeros = (digits & DIGITS_LOW).trailing_zeros() / 8;
     let end = out.len() + 8 - zeros as usize;
-    // As many bytes as a word has, which is one store, and then away with those beyond.
+    // Appends a whole word, which is one store, and cuts off the surplus bytes.
     out.extend_from_slice(&(digits >> (8 * zeros)).to_le_bytes());
     out.truncate(end);
 }
 
 /// 10^8.
 const EIGHT_DIGITS: u64 = 100_000_000;
-/// The halves of digits that differ.
+/// Mask of the low half of each ASCII digit.
 const DIGITS_LOW: u64 = 0x0f0f_0f0f_0f0f_0f0f;
 
-/// The eight digits of `value`, which is below 10^8, the first of them in the lowest byte: two
-/// halves, then four quarters, then eight digits are worked out side by side in one word, with
-/// divisions by 100 and 10 as multiplications that are exact for numbers so small (Warren,
+/// Returns the eight ASCII digits of `value` (below 10^8), the first digit in the lowest byte. It
+/// computes two halves, then four quarters, then eight digits, in parallel in one word.
+/// Multiplications replace divisions by 100 and 10; they are exact for such small numbers (Warren,
 /// "Hacker's Delight", chapter 10).
 #[inline]
 const fn eight_digits(value: u64) -> u64 {
@@ -52,8 +52,8 @@ const fn eight_digits(value: u64) -> u64 {
     digits | (DIGITS_LOW / 0x0f * 0x30)
 }
 
-/// Appends a few bytes: most texts are so short that calling the C library to copy them costs
-/// more than the copy. Two pieces of constant size, which may overlap, are any size in between.
+/// Appends a short text: for most texts, a call into the C library costs more than the copy. Two
+/// pieces of constant size, which may overlap, cover every length in between.
 #[inline]
 pub(crate) fn push_short_text(out: &mut Vec<u8>, text: &[u8]) {
     match text.len() {
@@ -66,7 +66,7 @@ pub(crate) fn push_short_text(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Appends `PIECE` to twice as many bytes.
+/// Appends a text of `PIECE` to twice `PIECE` bytes.
 #[inline]
 fn push_pieces<const PIECE: usize>(out: &mut Vec<u8>, text: &[u8]) {
     if let (Some(first), Some(last)) = (text.first_chunk::<PIECE>(), text.last_chunk::<PIECE>()) {
@@ -85,14 +85,14 @@ pub(crate) fn push_signed(out: &mut Vec<u8>, value: i64) {
     push_decimal(out, value.unsigned_abs());
 }
 
-/// Nine digits: the fraction of a second, in nanoseconds (below 10^9).
+/// Returns nine digits: the fraction of a second, in nanoseconds (below 10^9).
 #[inline]
 pub(crate) fn nine_digits(nanoseconds: u64) -> [u8; 9] {
     let [b, c, d, e, f, g, h, i] = eight_digits(nanoseconds % EIGHT_DIGITS).to_le_bytes();
     [b'0' + (nanoseconds / EIGHT_DIGITS % 10) as u8, b, c, d, e, f, g, h, i]
 }
 
-/// Two digits (for values below 100), as clocks show them.
+/// Returns the two digits of a value below 100, with a leading zero.
 pub(crate) const fn two_digits(value: u8) -> [u8; 2] {
     [b'0' + value / 10 % 10, b'0' + value % 10]
 }
@@ -106,23 +106,23 @@ pub(crate) fn push_hexadecimal(out: &mut Vec<u8>, value: u64) {
     }
 }
 
-/// Significant digits of `%g`.
+/// Number of significant digits of `%g`.
 const PRECISION: usize = 6;
 
-/// Appends `value` as `printf("%g")` does.
+/// Appends `value` in the form of `printf("%g")`.
 pub fn push_general_float(out: &mut Vec<u8>, value: f64) {
     if !value.is_finite() {
         let text = if value.is_nan() { "nan" } else { "inf" };
         let sign = if value.is_sign_negative() { "-" } else { "" };
-        // Writing into a vector cannot fail; so below.
+        // Writing to a vector cannot fail, here and below.
         let _ = write!(out, "{sign}{text}");
         return;
     }
     if value.is_sign_negative() {
         out.push(b'-');
     }
-    // The digits and the exponent after rounding, e.g. of `9.99999e5`: formatting is what costs, so
-    // the other notation is made of the same digits.
+    // The digits and the exponent after rounding, e.g. `9.99999e5`. Formatting is the expensive
+    // step, so plain notation reuses these digits.
     let mut text = ArrayWriter::default();
     let _ = write!(text, "{:.*e}", PRECISION - 1, value.abs());
     let (mantissa, exponent) = text.split_at_exponent();
@@ -149,7 +149,7 @@ pub fn push_general_float(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// The output of `{:e}` for a double with [`PRECISION`] digits, without an allocation.
+/// A buffer for the output of `{:e}` with [`PRECISION`] digits, without an allocation.
 #[derive(Default)]
 struct ArrayWriter {
     bytes: [u8; 16],
@@ -171,7 +171,7 @@ impl std::io::Write for ArrayWriter {
 }
 
 impl ArrayWriter {
-    /// The digits with their point, and the exponent.
+    /// Returns the digits with their point, and the exponent.
     fn split_at_exponent(&self) -> (&[u8], i32) {
         let text = self.bytes.get(..self.length).unwrap_or_default();
         let end = text.iter().rposition(|&byte| byte == b'e').unwrap_or(text.len());
@@ -181,8 +181,8 @@ impl ArrayWriter {
     }
 }
 
-/// Appends a number without the zeros at the end of its fraction, and without the point if nothing
-/// is left behind it.
+/// Appends a number without trailing zeros in its fraction, and without the point if the fraction
+/// is empty.
 fn push_trimmed(out: &mut Vec<u8>, whole: &[u8], zeros: &[u8], digits: &[u8]) {
     out.extend_from_slice(whole);
     let length = digits.iter().rposition(|&digit| digit != b'0').map_or(0, |last| last + 1);
@@ -193,7 +193,7 @@ fn push_trimmed(out: &mut Vec<u8>, whole: &[u8], zeros: &[u8], digits: &[u8]) {
     }
 }
 
-/// A number for people: its digits in groups of three.
+/// Formats a number for people, with its digits in groups of three.
 pub fn format_grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -216,7 +216,7 @@ mod tests {
         String::from_utf8(out).expect("ASCII").split_off(1)
     }
 
-    // What glibc's printf("%g") gives.
+    // Expected texts are the output of glibc's printf("%g").
     #[test]
     fn floats_are_written_as_printf_does() {
         for (value, expected) in [

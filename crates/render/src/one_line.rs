@@ -1,5 +1,5 @@
-//! Lines that are one line each: a name in a trace may contain a line end, which on a terminal
-//! would begin a line that looks like another event, or like a message.
+//! One-line output: a name in a trace may contain a line end, which on a terminal would begin a
+//! line that looks like another event or a message.
 
 use trackway_ctf::read::{DecodeError, EventBody, EventClass, Loss, Sink, StreamClass, Trace};
 
@@ -7,7 +7,7 @@ use crate::format::{
     DeltaSlot, EventEncoder, LastShown, Line, LineFormat, LossPlace, Stamp, TraceName,
 };
 
-/// A format whose lines have their line ends escaped, but for the last, where that is wanted.
+/// A wrapper of a format that, if enabled, escapes the line ends within its lines.
 #[derive(Debug, Clone)]
 pub struct OneLine<F> {
     format: F,
@@ -15,12 +15,12 @@ pub struct OneLine<F> {
 }
 
 impl<F> OneLine<F> {
-    /// The lines of `format`; as they are unless `is_escaped`.
+    /// Creates the wrapper; it passes lines unchanged unless `is_escaped`.
     pub const fn new(format: F, is_escaped: bool) -> Self {
         Self { format, is_escaped }
     }
 
-    /// Escapes the line ends behind `start`, but for the last byte.
+    /// Escapes the line ends from `start` on, except the last byte.
     fn escape(&self, out: &mut Vec<u8>, start: usize) {
         let is_inner =
             |bytes: &[u8]| bytes.split_last().is_some_and(|(_, line)| has_line_end(line));

@@ -1,4 +1,4 @@
-//! Options of babeltrace2's text: `--names`, `--fields` and `--clock-…`.
+//! Options of babeltrace2's text output: `--names`, `--fields` and `--clock-…`.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ pub struct ShownNames {
     pub payload: bool,
     /// Names of the contexts' fields.
     pub context: bool,
-    /// Names of the parts before an event's fields: `timestamp`, `name`.
+    /// Names of the parts before an event's contexts: `timestamp`, `name`.
     pub header: bool,
-    /// Names of the contexts and the payload themselves: `event.fields`.
+    /// Names of the scopes: `event.fields`.
     pub scope: bool,
 }
 
@@ -21,7 +21,7 @@ impl Default for ShownNames {
     }
 }
 
-/// Fields between an event's time and its name.
+/// Optional fields between an event's time and its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it: they are those of the environment's entries")]
 pub struct ShownFields {
@@ -31,9 +31,9 @@ pub struct ShownFields {
     pub domain: bool,
     pub procname: bool,
     pub vpid: bool,
-    /// The level of the event's class.
+    /// Log level of the event's class.
     pub loglevel: bool,
-    /// Address of the event's model.
+    /// URI of the event's model.
     pub emf: bool,
 }
 
@@ -57,7 +57,7 @@ impl ShownFields {
     }
 }
 
-/// Content of babeltrace2's text, as set by its options.
+/// Content of babeltrace2's text output, set by its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PrettyOptions {
     /// `--names`
@@ -68,19 +68,19 @@ pub struct PrettyOptions {
     pub clock_date: bool,
     /// `--clock-seconds`: seconds since the clock's origin instead of the time of day.
     pub clock_seconds: bool,
-    /// `--clock-cycles`: events' times as the clock's values.
+    /// `--clock-cycles`: clock values instead of times.
     pub clock_cycles: bool,
-    /// `--no-delta`: not the time since the event before.
+    /// `--no-delta`: hides the time since the previous event.
     pub no_delta: bool,
 }
 
-/// Why a list does not say what is to be shown.
+/// Reason why a list of names or fields is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListError {
-    /// Not the name of anything that can be shown.
+    /// A word in the list is unknown.
     Unknown(String),
-    /// It includes both `all` and `none`.
+    /// The list includes both `all` and `none`.
     AllAndNone,
 }
 
@@ -95,13 +95,13 @@ impl fmt::Display for ListError {
 
 impl std::error::Error for ListError {}
 
-/// Returns true if a list includes all.
+/// Returns true if the list includes `all`.
 fn includes_all(list: &str) -> Result<bool, ListError> {
     let has = |wanted| split_list(list).any(|word| word == wanted);
     if has("all") && has("none") { Err(ListError::AllAndNone) } else { Ok(has("all")) }
 }
 
-/// The words of a list: between commas, without spaces.
+/// Splits a list at its commas, without spaces.
 fn split_list(list: &str) -> impl Iterator<Item = &str> {
     list.split([',', ' ', '\t', '\n']).filter(|word| !word.is_empty())
 }
@@ -112,7 +112,7 @@ impl ShownNames {
     ///
     /// # Errors
     ///
-    /// If there is another word in it, or both `all` and `none`.
+    /// Returns an error if the list has an unknown word, or both `all` and `none`.
     pub fn of_list(list: &str) -> Result<Self, ListError> {
         let all = includes_all(list)?;
         let mut names = Self { payload: all, context: all, header: all, scope: all };
@@ -136,11 +136,11 @@ impl ShownNames {
 impl ShownFields {
     /// Parses a list: `trace`, `trace:hostname`, `trace:domain`, `trace:procname`, `trace:vpid`,
     /// `loglevel`, `emf`, `callsite` (which babeltrace2 accepts and never shows), `all`, `none`.
-    /// Without `all`, fields that are not in it are not shown.
+    /// Without `all`, fields that are not in the list are not shown.
     ///
     /// # Errors
     ///
-    /// If there is another word in it, or both `all` and `none`.
+    /// Returns an error if the list has an unknown word, or both `all` and `none`.
     pub fn of_list(list: &str) -> Result<Self, ListError> {
         let mut fields = Self::with_all(includes_all(list)?);
         if split_list(list).next().is_none() {

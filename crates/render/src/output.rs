@@ -1,8 +1,8 @@
-//! Outputs: where events go in time order, in whatever format.
+//! Outputs: receivers of events in time order, in any format.
 //!
-//! An output has an [`EventEncoder`], of which each thread takes a clone, and receives what the
-//! threads have encoded, in time order. [`LineOutput`] is the output of every format of lines; a
-//! binary format implements [`EventOutput`] itself, and may use [`OutputBuffer`].
+//! An output has an [`EventEncoder`], of which each thread takes a clone, and receives the encoded
+//! events in time order. [`LineOutput`] is the output of all line formats. A binary format
+//! implements [`EventOutput`] itself, and may use [`OutputBuffer`].
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -11,101 +11,103 @@ use trackway_ctf::read::Loss;
 
 use crate::format::{DeltaSlot, EventEncoder, LastShown, LineFormat, LossPlace, Stamp};
 
-/// Number of bytes that are gathered before a write.
+/// Number of buffered bytes that triggers a write.
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// Longest time that gathered bytes wait for more, while there are more events to process.
+/// Maximum time that bytes stay buffered while there are more events to process.
 const WRITE_PERIOD: Duration = Duration::from_millis(50);
 
-/// Encoded events of one stream, with none of other streams between them.
+/// Consecutive encoded events of one stream.
 #[derive(Debug, Clone, Copy)]
 pub struct EncodedRun<'a> {
-    /// The first event.
+    /// First event of the run.
     pub first: &'a [u8],
-    /// Its place that depends on the event before it, which may be of another stream.
+    /// Place in the first event that depends on the event before it, which may be of another
+    /// stream.
     pub delta: DeltaSlot,
-    /// Its time; `None` if its stream has no clock.
+    /// Time of the first event; `None` if its stream has no clock.
     pub stamp: Option<Stamp>,
-    /// The events after it: each was encoded as it is after the one before it.
+    /// Other events of the run; each was encoded as the successor of the one before it.
     pub rest: &'a [u8],
-    /// Time of the last of them that has one.
+    /// Time of the last of these other events that has one.
     pub last: Option<Stamp>,
 }
 
-/// Receives events in time order and writes them: an output format with its writer.
+/// An output format with its writer: receives events in time order and writes them.
 pub trait EventOutput {
-    /// Encodes events, in threads.
+    /// Encoder of events, used in threads.
     type Encoder: EventEncoder;
 
-    /// An encoder, of which each thread takes a clone.
+    /// Returns an encoder, of which each thread takes a clone.
     fn encoder(&self) -> Self::Encoder;
 
-    /// Writes what is before all events.
+    /// Writes the data before all events.
     ///
     /// # Errors
     ///
-    /// Those of the writer; also in the other functions.
+    /// Returns the errors of the writer.
     fn begin(&mut self) -> io::Result<()>;
 
     /// Writes events that the encoder has encoded.
     ///
     /// # Errors
     ///
-    /// As [`EventOutput::begin`].
+    /// See [`EventOutput::begin`].
     fn write_run(&mut self, run: EncodedRun<'_>) -> io::Result<()>;
 
-    /// Takes note of events that the tracer lost; appends a message about it, with its newline.
+    /// Records a loss of events; appends a message about it, with its newline, to `message`.
     fn report_loss(&mut self, place: LossPlace<'_>, loss: &Loss, message: &mut Vec<u8>);
 
-    /// Writes gathered events that have waited for long. Called before a wait that may be long.
+    /// Writes buffered events that have waited for long. Must be called before a wait that may be
+    /// long.
     ///
     /// # Errors
     ///
-    /// As [`EventOutput::begin`].
+    /// See [`EventOutput::begin`].
     fn write_due(&mut self) -> io::Result<()>;
 
-    /// Writes all gathered events: nothing more is known to come. More may come even so, of traces
-    /// that grow.
+    /// Writes all buffered events, because no event is known to follow. If traces grow, more may
+    /// follow nevertheless.
     ///
     /// # Errors
     ///
-    /// As [`EventOutput::begin`].
+    /// See [`EventOutput::begin`].
     fn flush(&mut self) -> io::Result<()>;
 
-    /// Writes what is after all events.
+    /// Writes the data after all events.
     ///
     /// # Errors
     ///
-    /// As [`EventOutput::begin`].
+    /// See [`EventOutput::begin`].
     fn end(&mut self) -> io::Result<()>;
 }
 
-/// Bytes that are gathered for a writer.
+/// A buffer of bytes in front of a writer.
 #[derive(Debug)]
 pub struct OutputBuffer<W> {
     writer: W,
     bytes: Vec<u8>,
-    /// When bytes were written last, since the latest flush.
+    /// Time of the latest write since the latest flush.
     written: Option<Instant>,
 }
 
 impl<W: Write> OutputBuffer<W> {
-    /// An empty buffer.
+    /// Creates an empty buffer.
     pub const fn new(writer: W) -> Self {
         Self { writer, bytes: Vec::new(), written: None }
     }
 
-    /// The gathered bytes, to append to.
+    /// Returns the buffered bytes, to which callers append.
     #[inline]
     pub const fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Writes the bytes if there are many.
+    /// Writes the bytes if the buffer is full.
     ///
     /// # Errors
     ///
-    /// Those of the writer; also in the other functions.
+    /// Returns the errors of the writer.
     #[inline]
     pub fn write_if_full(&mut self) -> io::Result<()> {
         if self.bytes.len() >= BUFFER_BYTES { self.write() } else { Ok(()) }
@@ -115,7 +117,7 @@ impl<W: Write> OutputBuffer<W> {
     ///
     /// # Errors
     ///
-    /// As [`OutputBuffer::write_if_full`].
+    /// See [`OutputBuffer::write_if_full`].
     pub fn write_if_due(&mut self) -> io::Result<()> {
         let is_due = self.written.is_none_or(|written| written.elapsed() >= WRITE_PERIOD);
         if is_due && !self.bytes.is_empty() { self.write() } else { Ok(()) }
@@ -125,7 +127,7 @@ impl<W: Write> OutputBuffer<W> {
     ///
     /// # Errors
     ///
-    /// As [`OutputBuffer::write_if_full`].
+    /// See [`OutputBuffer::write_if_full`].
     pub fn flush(&mut self) -> io::Result<()> {
         self.write()?;
         self.written = None;
@@ -140,7 +142,7 @@ impl<W: Write> OutputBuffer<W> {
     }
 }
 
-/// The output of a format of lines.
+/// The output of a line format.
 #[derive(Debug)]
 pub struct LineOutput<F, W> {
     format: F,
@@ -149,12 +151,12 @@ pub struct LineOutput<F, W> {
 }
 
 impl<F: LineFormat, W: Write> LineOutput<F, W> {
-    /// An output that writes lines of `format` to `writer`.
+    /// Creates an output that writes lines of `format` to `writer`.
     pub fn new(format: F, writer: W) -> Self {
         Self { format, buffer: OutputBuffer::new(writer), shown: LastShown::default() }
     }
 
-    /// The writer.
+    /// Returns the writer.
     pub const fn writer(&self) -> &W {
         &self.buffer.writer
     }
@@ -168,7 +170,7 @@ impl<F: LineFormat, W: Write> EventOutput for LineOutput<F, W> {
     }
 
     fn begin(&mut self) -> io::Result<()> {
-        // Written with the first lines.
+        // Buffered, and written with the first lines.
         self.buffer.bytes().extend(self.format.preamble());
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! babeltrace2's text: time, difference to the event before, where it is from, and the fields;
-//! and babeltrace2's warnings about what a tracer lost.
+//! babeltrace2's text: time, difference to the previous event, origin and fields; and babeltrace2's
+//! warnings about losses.
 
 use trackway_ctf::read::{
     DecodeError, EnvironmentValue, EventBody, EventClass, Loss, LossKind, Sink, StreamClass, Trace,
@@ -14,7 +14,7 @@ use crate::format::{
 use crate::options::{PrettyOptions, ShownNames};
 use crate::time::{Calendar, TimeWriter};
 
-/// Names of levels, by their number.
+/// Names of log levels, by number.
 const LEVELS: [&str; 15] = [
     "TRACE_EMERG",
     "TRACE_ALERT",
@@ -33,28 +33,28 @@ const LEVELS: [&str; 15] = [
     "TRACE_DEBUG",
 ];
 
-/// Writes lines as babeltrace2's `sink.text.pretty` does.
+/// Writes lines in the format of babeltrace2's `sink.text.pretty`.
 #[derive(Debug, Clone)]
 pub struct Pretty<C> {
     options: PrettyOptions,
     times: TimeWriter<C>,
-    /// Around events' names.
+    /// Texts around event names.
     name_marks: Marks,
-    /// Around messages about losses.
+    /// Texts around loss messages.
     loss_marks: Marks,
 }
 
-/// Texts before and after another text to make it stand out; mostly empty.
+/// Texts before and after another text to highlight it; mostly empty.
 pub type Marks = (String, String);
 
 impl<C: Calendar> Pretty<C> {
-    /// The format that babeltrace2 has with these options.
+    /// Creates babeltrace2's format with these options.
     pub fn new(options: PrettyOptions, calendar: C) -> Self {
         let times = TimeWriter::new(&options, calendar);
         Self { options, times, name_marks: Marks::default(), loss_marks: Marks::default() }
     }
 
-    /// The same format with marks around events' names, and around messages about losses.
+    /// Sets the texts around event names and around loss messages.
     #[must_use]
     pub fn with_marks(self, name_marks: Marks, loss_marks: Marks) -> Self {
         Self { name_marks, loss_marks, ..self }
@@ -65,7 +65,7 @@ impl<C: Calendar> Pretty<C> {
         self.options.names
     }
 
-    /// Appends what stands before an event's contexts and payload.
+    /// Appends the part of a line before the event's contexts and payload.
     #[inline]
     pub(crate) fn push_head(&mut self, out: &mut Vec<u8>, line: &Line<'_>) -> DeltaSlot {
         let head = match line.stamp {
@@ -83,12 +83,12 @@ impl<C: Calendar> Pretty<C> {
         head
     }
 
-    /// Returns true if `, ` comes before each part before the event's name.
+    /// Returns true if `, ` precedes each part before the event's name.
     fn has_commas(&self, stream: &StreamClass) -> bool {
         self.options.names.header && stream.clock().is_some()
     }
 
-    /// Appends the environment's part of a line. Whether it has anything to set off by colons.
+    /// Appends the environment's part of a line. Returns true if it appended anything.
     fn push_environment(&self, text: &mut String, trace: &Trace, commas: bool) -> bool {
         let fields = &self.options.fields;
         let entry = |name| match trace.environment(name) {

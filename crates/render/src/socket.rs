@@ -1,4 +1,4 @@
-//! The address of a socket, put together from its parts.
+//! Socket addresses, composed of their recorded parts.
 //!
 //! ```text
 //! {AF_INET, 127.0.0.1:80}  {AF_UNIX, "/run/x"}  {AF_NETLINK, pid=0, groups=0x1}
@@ -8,19 +8,19 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::fields::push_quoted;
 
-/// Linux's numbers (linux/socket.h).
+/// Linux's numbers of address families (linux/socket.h).
 const AF_NETLINK: u64 = 16;
 const AF_PACKET: u64 = 17;
 const AF_VSOCK: u64 = 40;
 
-/// A part of the address of a socket, by LTTng's names.
+/// A part of a socket address, by LTTng's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SocketPart {
     Family,
     Port,
     Internet,
     Internet6,
-    /// The bytes after the family in an address of another kind.
+    /// Bytes after the family in an address of another family.
     Data,
     Path,
 }
@@ -39,16 +39,16 @@ impl SocketPart {
     }
 }
 
-/// The address of a socket, as far as it was read.
+/// A socket address, as far as it was recorded.
 #[derive(Debug, Default)]
 pub(crate) struct SocketAddress {
     pub(crate) family: u64,
-    /// By name.
+    /// Name of the family.
     pub(crate) family_text: Vec<u8>,
     pub(crate) port: u64,
-    /// Bytes of an address of either internet family, in network order.
+    /// Bytes of an IPv4 or IPv6 address, in network order.
     pub(crate) address: Vec<u8>,
-    /// Bytes after the family in an address of another kind.
+    /// Bytes after the family in an address of another family.
     pub(crate) data: Vec<u8>,
     pub(crate) path: Option<Vec<u8>>,
 }
@@ -69,8 +69,8 @@ impl SocketAddress {
         out.push(b'}');
     }
 
-    /// The members of a structure, as far as they are there, by the kernel's names without what all
-    /// of them begin with (linux/netlink.h, linux/if_packet.h, linux/vm_sockets.h).
+    /// Appends the recorded members of the kernel's structure, by their names without the common
+    /// prefix (linux/netlink.h, linux/if_packet.h, linux/vm_sockets.h).
     fn push_data(&self, out: &mut Vec<u8>) {
         let word = |at: usize| Some(u32::from_le_bytes(*self.data.get(at..)?.first_chunk()?));
         let short = |at: usize| self.data.get(at..)?.first_chunk::<2>().copied();
@@ -111,7 +111,7 @@ impl SocketAddress {
     }
 }
 
-/// An address of the internet, from its bytes; it is shown as RFC 5952 has it.
+/// Decodes an internet address from its bytes; it is shown in the form of RFC 5952.
 pub(crate) fn decode_internet_address(bytes: &[u8]) -> Option<IpAddr> {
     let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
     four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
@@ -135,7 +135,7 @@ mod tests {
                 "{F, protocol=0x88b5, ifindex=2, hatype=1, pkttype=4, addr=02:00:5e:10:00:ff}",
             ),
             (17, &link[..6], "{F, protocol=0x88b5, ifindex=2}"),
-            // No address is that long.
+            // The length byte exceeds the address.
             (
                 17,
                 &[0, 3, 2, 0, 0, 0, 1, 0, 4, 255, 2],

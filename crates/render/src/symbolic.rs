@@ -1,5 +1,5 @@
-//! Text that shows what values stand for: the lines of [`Pretty`], with numbers by name where the
-//! trace has names for them, and system calls as they are written in C.
+//! Symbolic output: the lines of [`Pretty`], with named values where the trace has names, and with
+//! system calls in C's notation.
 //!
 //! ```text
 //! … syscall_entry_openat: { cpu_id = 0 }, { tid = 7 }, openat(3, "/a", O_RDWR|O_CREAT, 0644)
@@ -18,12 +18,12 @@ use crate::options::ShownNames;
 use crate::pretty::Pretty;
 use crate::time::Calendar;
 
-/// Writes lines that show what values stand for.
+/// Writes lines with symbolic values.
 #[derive(Debug, Clone)]
 pub struct Symbolic<C>(Pretty<C>);
 
 impl<C> Symbolic<C> {
-    /// The format that, but for what values stand for, is `pretty`.
+    /// Creates the format; apart from symbolic values, its lines are those of `pretty`.
     pub const fn new(pretty: Pretty<C>) -> Self {
         Self(pretty)
     }

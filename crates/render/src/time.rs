@@ -1,7 +1,7 @@
-//! Times as babeltrace2 writes them, and the difference between an event and the event before it.
+//! Times in babeltrace2's form, and the difference between an event and its predecessor.
 //!
-//! A difference has a sign: `+0.000001000`, or `-0.000001000` where time goes backward, as in a
-//! stream whose clock is damaged. babeltrace2 stops there, or prints the difference modulo 2^64.
+//! A difference has a sign: `+0.000001000`, or `-0.000001000` if time goes backward, as in a stream
+//! whose clock is damaged. There babeltrace2 stops, or prints the difference modulo 2^64.
 
 use crate::format::{DeltaSlot, Difference, LastShown, Stamp};
 use crate::number::{nine_digits, push_decimal, push_short_text, two_digits};
@@ -9,9 +9,9 @@ use crate::options::PrettyOptions;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
-/// Bytes of a difference below ten seconds, as of nearly all events: `+0.000000000`.
+/// Length of a difference below ten seconds, the common case: `+0.000000000`.
 const DIFFERENCE_BYTES: usize = 12;
-/// Range of the fraction's digits in such a difference.
+/// Range of the fraction's digits in a difference of [`DIFFERENCE_BYTES`].
 const FRACTION: std::ops::Range<usize> = 3..DIFFERENCE_BYTES;
 
 /// A date and a time of day.
@@ -19,17 +19,17 @@ const FRACTION: std::ops::Range<usize> = 3..DIFFERENCE_BYTES;
 #[expect(missing_docs, reason = "the names say it")]
 pub struct DateTime {
     pub year: i64,
-    /// 1 to 12.
+    /// Month, 1 to 12.
     pub month: u8,
-    /// 1 to 31.
+    /// Day of the month, 1 to 31.
     pub day: u8,
     pub hour: u8,
     pub minute: u8,
-    /// Up to 60, where leap seconds are counted.
+    /// Second, up to 60 in calendars with leap seconds.
     pub second: u8,
 }
 
-/// The date and time of day in UTC at `seconds` since 1970; there always is one. (The proleptic
+/// Returns the date and time of day in UTC at `seconds` since 1970; never `None`. (The proleptic
 /// Gregorian calendar, by H. Hinnant's "chrono-compatible low-level date algorithms": years begin
 /// in March.)
 pub fn utc_date_time(seconds: i64) -> Option<DateTime> {
@@ -52,8 +52,8 @@ pub fn utc_date_time(seconds: i64) -> Option<DateTime> {
     })
 }
 
-/// Seconds since 1970 at a date and time of day in UTC; the inverse of [`utc_date_time`]. Parts
-/// beyond their ranges count on: the 32nd of January is the 1st of February.
+/// Returns the seconds since 1970 at a date and time of day in UTC: the inverse of
+/// [`utc_date_time`]. Parts beyond their ranges carry over: January 32 is February 1.
 pub fn unix_seconds_of(time: &DateTime) -> i64 {
     let (month, day) = (i64::from(time.month), i64::from(time.day));
     let year = time.year + (month - 1).div_euclid(12);
@@ -69,8 +69,8 @@ pub fn unix_seconds_of(time: &DateTime) -> i64 {
     days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + i64::from(time.second)
 }
 
-/// Gives the date and time of day at a time in seconds since 1970, or `None` if it cannot:
-/// [`utc_date_time`], or the local one.
+/// Converts seconds since 1970 to a date and time of day, or returns `None` if it cannot:
+/// [`utc_date_time`], or a function for local time.
 pub trait Calendar: Fn(i64) -> Option<DateTime> + Clone + Send + Sync {}
 
 impl<C: Fn(i64) -> Option<DateTime> + Clone + Send + Sync> Calendar for C {}
@@ -82,17 +82,17 @@ pub(crate) struct TimeWriter<C> {
     options: PrettyOptions,
     /// Texts before the time, between the time and the difference, and after the difference.
     around: [&'static str; 3],
-    /// The text that all times of one second have in common: most events share it with the previous
-    /// event.
+    /// The text that all times of one second share: most events have the second of the event
+    /// before.
     second: Second,
 }
 
-/// A second's text.
+/// The cached text of a second.
 #[derive(Debug, Clone, Default)]
 struct Second {
-    /// Number of the second since the clock's origin; `u64::MAX`: none.
+    /// Number of the second since the clock's origin; `u64::MAX` if no second is cached.
     number: u64,
-    /// The whole text, with zeros in place of what differs.
+    /// Text from the time to the difference, with zeros in place of the variable digits.
     text: Vec<u8>,
     fraction_at: usize,
     delta_at: usize,
@@ -114,7 +114,7 @@ impl<C: Calendar> TimeWriter<C> {
         }
     }
 
-    /// Appends an event's time and its difference to the one before.
+    /// Appends an event's time and its difference to the previous event.
     #[inline]
     pub(crate) fn push_event_time(
         &mut self,
@@ -122,7 +122,8 @@ impl<C: Calendar> TimeWriter<C> {
         stamp: Stamp,
         before: Option<Stamp>,
     ) -> DeltaSlot {
-        // A negative difference wraps to far more than a second, and is not written here.
+        // A negative difference wraps to far more than a second, so that the fast path does not
+        // write it.
         let difference = before.map_or(0, |before| match before.time {
             ..0 => u64::MAX,
             _ => stamp.time.wrapping_sub(before.time) as u64,
@@ -132,7 +133,7 @@ impl<C: Calendar> TimeWriter<C> {
             && difference < NS_PER_SECOND
             && stamp.time >= 0
         {
-            // Nearly always: a copy, and digits in their places, which is a good deal quicker.
+            // The common case: copying the cached text and setting its digits is much faster.
             let start = out.len();
             push_short_text(out, &second.text);
             let text = out.get_mut(start..).unwrap_or_default();
@@ -174,12 +175,12 @@ impl<C: Calendar> TimeWriter<C> {
         head
     }
 
-    /// Returns the number of which differences are shown.
+    /// Returns the number whose differences are shown.
     fn number(&self, stamp: Stamp) -> u64 {
         if self.options.clock_cycles { stamp.clock } else { stamp.time as u64 }
     }
 
-    /// Appends a line's beginning, after what was shown before it.
+    /// Appends the head of a line, for an event that follows the state `shown`.
     fn push_whole(&mut self, out: &mut Vec<u8>, stamp: Stamp, shown: &mut LastShown) -> DeltaSlot {
         let start = out.len();
         self.note(stamp, shown);
@@ -200,7 +201,7 @@ impl<C: Calendar> TimeWriter<C> {
         DeltaSlot { at: delta_at, bytes: (end - at) as u8, always: false }
     }
 
-    /// Takes note of an event that is shown next. babeltrace2 takes a time of -1 for none.
+    /// Records the event that is shown next. Like babeltrace2, treats a time of -1 as no time.
     fn note(&self, stamp: Stamp, shown: &mut LastShown) {
         if let Some(last) = shown.last.filter(|&last| self.number(last) != u64::MAX) {
             shown.difference = Some(self.difference(stamp, last));
@@ -208,8 +209,8 @@ impl<C: Calendar> TimeWriter<C> {
         shown.last = Some(stamp);
     }
 
-    /// The difference between an event and the one before it. Cycles of different clocks may go
-    /// backward while time does not: then their difference is that of babeltrace2, modulo 2^64.
+    /// Returns the difference between an event and its predecessor. Cycles of different clocks may
+    /// go backward while time does not; then the difference is babeltrace2's, modulo 2^64.
     fn difference(&self, stamp: Stamp, last: Stamp) -> Difference {
         let (number, before) = (self.number(stamp), self.number(last));
         let is_negative = stamp.time < last.time && (!self.options.clock_cycles || number < before);
@@ -218,7 +219,7 @@ impl<C: Calendar> TimeWriter<C> {
         Difference { is_negative, magnitude }
     }
 
-    /// Appends a difference with its sign. babeltrace2 takes one of 2^64 - 1 for none.
+    /// Appends a difference with its sign. Like babeltrace2, treats 2^64 - 1 as no difference.
     fn push_difference(&self, out: &mut Vec<u8>, difference: Option<Difference>) {
         let is_negative = difference.is_some_and(|difference| difference.is_negative);
         out.push(if is_negative { b'-' } else { b'+' });
@@ -236,7 +237,7 @@ impl<C: Calendar> TimeWriter<C> {
         }
     }
 
-    /// Appends a time: for the first time before the clock's origin, seconds, as babeltrace2.
+    /// Appends a time. Like babeltrace2, shows the first time before the clock's origin in seconds.
     pub(crate) fn push_time(&self, out: &mut Vec<u8>, time: i64, shown: &mut LastShown) {
         let (seconds, fraction) =
             (time.unsigned_abs() / NS_PER_SECOND, time.unsigned_abs() % NS_PER_SECOND);
@@ -271,7 +272,7 @@ impl<C: Calendar> TimeWriter<C> {
         out.extend_from_slice(&[a, b, b':', c, d, b':', e, f]);
     }
 
-    /// Makes the text of a second.
+    /// Caches the text of a second.
     fn cache_second(&mut self, number: u64) {
         let mut text = std::mem::take(&mut self.second.text);
         text.clear();
@@ -289,7 +290,8 @@ impl<C: Calendar> TimeWriter<C> {
         self.second = Second { number, text, fraction_at, delta_at };
     }
 
-    /// Appends a line that [`TimeWriter::push_event_time`] began, as it is after what was `shown`.
+    /// Appends a line begun by [`TimeWriter::push_event_time`], corrected for the events in
+    /// `shown`.
     #[inline]
     pub(crate) fn patch_delta(
         &mut self,
@@ -334,12 +336,12 @@ impl<C: Calendar> TimeWriter<C> {
 mod tests {
     use super::*;
 
-    /// The head of an event's line, behind an event that was shown before; `cycles`: in cycles.
+    /// Returns the head of an event's line after the event `before`; in cycles if `cycles`.
     fn format_head(cycles: bool, before: Stamp, stamp: Stamp) -> String {
         let options = PrettyOptions { clock_cycles: cycles, ..PrettyOptions::default() };
         let mut writer = TimeWriter::new(&options, utc_date_time);
         let mut line = Vec::new();
-        // Whatever the line was made for, it is shown behind `before`.
+        // The line is made without a predecessor, and then patched to follow `before`.
         let head = writer.push_event_time(&mut line, stamp, None);
         let mut shown = LastShown { last: Some(before), negative: true, ..LastShown::default() };
         let mut out = Vec::new();
@@ -368,7 +370,7 @@ mod tests {
         let cycles = |before, after| format_head(true, before, after);
         assert_eq!(cycles(at(7, 70), at(5, 50)), "[00000000000000000050] (-000000000020) ");
         assert_eq!(cycles(at(5, 50), at(7, 70)), "[00000000000000000070] (+000000000020) ");
-        // Of another clock, by which time does not go backward.
+        // The cycles are of another clock; time does not go backward.
         let other = cycles(at(5, 50), at(7, 40));
         assert_eq!(other, format!("[00000000000000000040] (+{}) ", u64::MAX - 9));
     }

@@ -1,4 +1,4 @@
-//! JSON and CSV hold what was decoded: values parsed back equal those of the reader of values.
+//! JSON and CSV keep all decoded values: their parsed output equals the values of the value reader.
 
 #[path = "../../ctf/tests/support/mod.rs"]
 mod support;
@@ -14,12 +14,12 @@ use trackway_render::{
     utc_date_time,
 };
 
-/// These tests need no time of day.
+/// Returns a text format for tests that need no time of day.
 fn pretty_format() -> Pretty<impl Calendar> {
     Pretty::new(PrettyOptions::default(), utc_date_time)
 }
 
-/// The lines of the events that are `wanted`, in the order of their bytes.
+/// Encodes the `wanted` events as lines, in the order of their bytes.
 fn encode_lines<F: LineFormat>(
     mut format: F,
     trace: &Trace,
@@ -65,7 +65,7 @@ fn encode_lines<F: LineFormat>(
     lines
 }
 
-/// A value as JSON has it, by the rules of the guide.
+/// Returns the JSON form of a value, by the rules of the guide.
 fn value_to_json(value: &Value) -> Parsed {
     match value {
         Value::Unsigned(value) => json!(value),
@@ -94,7 +94,7 @@ fn value_to_json(value: &Value) -> Parsed {
     }
 }
 
-/// An event as an object.
+/// Returns the JSON object of an event.
 fn event_to_json(event: &Event, stream_id: u64) -> Parsed {
     let mut object = json!({
         "time": event.time,
@@ -135,7 +135,7 @@ fn check_json(trace: &Trace, bytes: &[u8], events: &[Event]) {
     }
 }
 
-/// The records of a CSV file, after RFC 4180.
+/// Parses the records of a CSV file by RFC 4180.
 fn parse_csv_records(text: &str) -> Vec<Vec<String>> {
     let (mut records, mut record, mut cell) = (Vec::new(), Vec::new(), String::new());
     let mut rest = text.chars().peekable();
@@ -166,7 +166,7 @@ fn encode_csv_records<F: LineFormat>(
     parse_csv_records(&(head + &encode_lines(format, trace, bytes, wanted).concat()))
 }
 
-/// The common cells of an event's record.
+/// Returns the common cells of an event's record.
 fn common_cells(event: &Event, stream_id: u64) -> [String; 7] {
     let cpu = event.packet_context.as_ref().and_then(|context| context.member("cpu_id"));
     [
@@ -198,12 +198,12 @@ fn check_csv(trace: &Trace, bytes: &[u8], events: &[Event]) {
     }
 }
 
-/// A value as a cell of its own.
+/// Checks the cell of a single value.
 fn check_cell(cell: &str, value: &Value) {
     match value {
         Value::Text(bytes) => assert_eq!(cell, String::from_utf8_lossy(bytes)),
         Value::Float(value) if value.is_nan() => assert_eq!(cell, "NaN"),
-        // As Python reads it.
+        // Python's parsing of floats.
         Value::Float(value) => {
             let parsed: f64 = cell.replace("Infinity", "inf").parse().expect("a number");
             assert_eq!(parsed.to_bits(), value.to_bits());
@@ -266,8 +266,8 @@ fn random_traces_come_back_from_every_format() {
     assert!(checked > 1000, "{checked} events");
 }
 
-/// All that our own traces do not have: structures within, variants, several contexts, names
-/// that are there twice, no clock.
+/// Features that our own traces lack: nested structures, variants, several contexts, repeated
+/// names, no clock.
 const NESTED: &str = r#"/* CTF 1.8 */
 typealias integer { size = 8; align = 8; } := u8;
 typealias integer { size = 8; align = 8; signed = true; } := i8;
@@ -323,7 +323,7 @@ fn structures_and_variants_have_their_form() {
     assert_eq!(columns.join(" "), "n event_context.n s tag v parts nothing");
 }
 
-/// Members whose names readers show without their underscore, and one whose name is then another's.
+/// Members whose names are shown without their underscore; one of them then equals another name.
 const UNDERSCORES: &str = r#"/* CTF 1.8 */
 typealias integer { size = 8; align = 8; } := u8;
 trace {
@@ -351,7 +351,7 @@ fn names_that_differ_in_an_underscore_alone_stay_apart() {
     assert_eq!(columns, ["a", "_a", "__a", "b", "c"]);
 }
 
-/// In CTF 2 names are what they are.
+/// CTF 2 shows names unchanged.
 #[test]
 fn names_of_ctf_2_are_shown_as_they_are() {
     let member = |name: &str| {

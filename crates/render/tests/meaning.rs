@@ -1,5 +1,5 @@
-//! Meanings of numbers, from the writer's declarations to the lines that show them; other readers
-//! and formats show plain numbers.
+//! Meanings of numbers, from the writer's declarations to the displayed lines. Other readers and
+//! formats show plain numbers.
 //!
 //! Longer than 600 lines: the expected texts are tables.
 
@@ -26,7 +26,7 @@ fn owned_names(names: &[(&str, u64)]) -> Vec<(String, u64)> {
     names.iter().map(|&(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Returns the flags of open(2), some of which are parts of others.
+/// Returns the flags of open(2); some flags include the bits of others.
 fn open_flags() -> Meaning {
     Meaning::Names(Arc::new(ValueNames {
         choice_mask: 3,
@@ -49,14 +49,14 @@ fn result_meaning(is_address: bool) -> Meaning {
     Meaning::Result { errors: Arc::new(errors), is_address }
 }
 
-/// Returns the states of a scheduler event: a name of no bit, a name of the value 0, and a name of
+/// Returns the states of a scheduler event: a name for no bit, a name of the value 0, and a name of
 /// the highest bit.
 fn states_meaning() -> Meaning {
     let flags = owned_names(&[("S", 1), ("a, \"b\" */", 2), ("top", 1 << 63), ("R", 0)]);
     Meaning::Names(Arc::new(ValueNames { flags, ..ValueNames::default() }))
 }
 
-/// An event with what its fields stand for.
+/// An event, and the meanings of its fields.
 type MeaningCase = (EventDescription, Vec<Option<Meaning>>);
 
 fn kernel_event(name: &str, fields: Vec<(&str, FieldKind)>) -> EventDescription {
@@ -121,7 +121,7 @@ fn flags_meaning(names: &[(&str, u64)]) -> Meaning {
     Meaning::Names(Arc::new(ValueNames { flags: owned_names(names), ..ValueNames::default() }))
 }
 
-/// Calls with what stands behind their arguments, and one event with addresses: a long table.
+/// Returns system calls with data behind their arguments, and one event with addresses.
 // Longer than 70 lines: a table.
 fn events_with_pointers() -> Vec<MeaningCase> {
     let scalar = FieldKind::Scalar;
@@ -142,7 +142,7 @@ fn events_with_pointers() -> Vec<MeaningCase> {
         ]
     };
     let socket = |port| socket_of(scalar(Scalar::U16), port);
-    // As LTTng has it: the names are those of the type.
+    // LTTng's form: the names belong to the type.
     let label = Label { name: "AF_INET".into(), first: 2, last: 2 };
     let families = || FieldKind::Enumeration(Scalar::U16, vec![label.clone()]);
     let mut bind = vec![("umyaddr", scalar(Scalar::X64))];
@@ -250,7 +250,7 @@ fn events_with_pointers() -> Vec<MeaningCase> {
     ]
 }
 
-/// Returns the parts of a socket's address in the recorder's order.
+/// Encodes the parts of a socket address in the recorder's order.
 fn encode_socket_address(family: u16, port: u16, v4: &[u8], v6: &[u8], path: &[u8]) -> Vec<u8> {
     let sequence = |bytes: &[u8]| [&(bytes.len() as u32).to_le_bytes(), bytes].concat();
     let paths = u32::from(!path.is_empty()).to_le_bytes();
@@ -259,7 +259,7 @@ fn encode_socket_address(family: u16, port: u16, v4: &[u8], v6: &[u8], path: &[u
     body
 }
 
-/// Records of those, each with what its fields are shown as: a long table.
+/// Returns records of the events with pointers, each with the displayed text of its fields.
 // Longer than 70 lines: a table.
 fn records_with_pointers() -> Vec<(u32, Vec<u8>, &'static str)> {
     const LOCAL: [u8; 4] = [127, 0, 0, 1];
@@ -379,7 +379,7 @@ fn records_with_pointers() -> Vec<(u32, Vec<u8>, &'static str)> {
             wait(9, 0xffff, 0o10_000),
             "wait4 = 9, { stat_addr = 65535 (continued), st_mode = 010000 }",
         ),
-        // The rest of the time is written only if the sleep was interrupted.
+        // The remaining time is written only if the sleep was interrupted.
         (11, wait(-13, 0, 0), "wait4 = -13 (EACCES)"),
         (11, wait(-4, 0, 0), "wait4 = -4, { rmtp_tv_sec = 7 }"),
         (11, wait(-516, 0, 0), "wait4 = -516, { rmtp_tv_sec = 7 }"),
@@ -409,7 +409,7 @@ fn records_with_pointers() -> Vec<(u32, Vec<u8>, &'static str)> {
     ]
 }
 
-/// Each type once, before the first event that uses it.
+/// Declares each type once, before the first event that uses it.
 fn push_declarations(text: &mut String, events: &[MeaningCase]) {
     let mut declared = std::collections::HashSet::new();
     for (id, (event, meanings)) in events.iter().enumerate() {
@@ -440,7 +440,7 @@ fn encode_openat_entry(dfd: i32, flags: u32, mode: u16) -> Vec<u8> {
     body
 }
 
-/// Records, each with what its fields are shown as.
+/// Returns records, each with the displayed text of its fields.
 fn expected_records() -> Vec<(u32, Vec<u8>, &'static str)> {
     let exit = |ret: i64| ret.to_le_bytes().to_vec();
     let mmap = |ret: i64, bytes: &[u8]| {
@@ -506,7 +506,7 @@ fn build_trace(with_meanings: bool) -> TestTrace {
     TestTrace { metadata, streams: vec![stream], events: records.len() }
 }
 
-/// The lines of all events.
+/// Encodes all events as lines.
 fn encode_lines<F: LineFormat>(mut format: F, made: &TestTrace) -> Vec<String> {
     let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
     let mut decoder = StreamDecoder::new(&trace);
@@ -571,7 +571,7 @@ fn json_and_csv_have_names_beside_values_when_asked() {
         let found = json.iter().find(|line| line.contains(event)).expect("such an event");
         serde_json::from_str::<serde_json::Value>(found).expect("JSON")["fields"].clone()
     };
-    // By the number before; in a sequence; of a set; and what is only text is a number.
+    // Names: by the preceding number; in a sequence; of a set; and a number that only text names.
     let option = of("entry_setsockopt")["optname"].clone();
     assert_eq!(option, serde_json::json!({ "value": 1, "labels": ["SO_DEBUG"] }));
     let events = of("entry_poll")["ufds_events"].clone();
@@ -588,7 +588,7 @@ fn json_and_csv_have_names_beside_values_when_asked() {
     assert!(csv.iter().any(|line| line.ends_with(",6,TCP_NODELAY,NULL,0\n")), "{csv:?}");
 }
 
-/// Output without the option, and babeltrace2's output, are the same as without meanings.
+/// Output without the option, and babeltrace2's output, do not change with meanings.
 #[test]
 fn nothing_else_changes() {
     let (with, without) = (build_trace(true), build_trace(false));
@@ -614,7 +614,7 @@ fn nothing_else_changes() {
     assert_eq!(theirs, ours);
 }
 
-/// Damaged bytes and members in any order lead to text or an error, never to a panic.
+/// Damaged bytes and members in any order yield text or an error, never a panic.
 #[test]
 fn damaged_records_are_shown_as_far_as_they_can_be_read() {
     let made = build_trace(true);
@@ -654,7 +654,7 @@ fn damaged_records_are_shown_as_far_as_they_can_be_read() {
     assert!(shown > 0);
 }
 
-/// Names of types that lead nowhere are names of types.
+/// Type names that refer to no table are plain type names.
 #[test]
 fn what_is_no_table_is_no_meaning() {
     let made = build_trace(true);
@@ -667,7 +667,7 @@ fn what_is_no_table_is_no_meaning() {
         ("enum trackway_flags_", "enum trackway_others_", "O_RDWR|0x101040"),
         ("enum trackway_choices_", "enum trackway_others_", "O_CREAT|O_SYNC|0x2"),
         (" := trackway_folder_i32;", &folders, "O_RDWR|O_CREAT|O_SYNC"),
-        // The mask is the first label, whatever it is called.
+        // The first label is the mask only if its name is `&`.
         ("\"&\" = 3", "\"mask\" = 2", "O_RDWR|O_CREAT|O_SYNC"),
         ("\"O_CREAT\" = 64", "\"O_CREAT\" = -1", "O_RDWR|O_SYNC|0x40"),
     ] {

@@ -1,8 +1,8 @@
 //! Exclusive access by claim: the fallback where restartable sequences cannot be used.
 //!
-//! A claimer takes the owner word by compare-and-swap, commits as many plans as it needs with
-//! plain stores, and lets go. Killed while it owns the region, it has committed everything or
-//! nothing, as always; the region waits until the recorder has proved it dead and frees it.
+//! A claimer takes the owner word by compare-and-swap, commits as many plans as it needs with plain
+//! stores, and releases the word. A claimer that is killed while it owns the region has committed
+//! everything or nothing; the region waits until the recorder has proved the death and frees it.
 
 use crate::primitive::{Ordering, fence};
 use crate::writer::Plan;
@@ -13,27 +13,28 @@ pub struct Claim<'window> {
     region: Region<'window>,
 }
 
-/// The way in which claimed bytes are written; the counterpart of the copy inside a sequence.
+/// Writer of claimed bytes; the counterpart of the copy inside a sequence.
 pub trait Copy {
     /// Copies `bytes` bytes from `source`, rounded up to words of eight, to `at` in the window.
     ///
     /// # Safety
-    /// `source` has that many readable bytes, and `at` that many writable ones in a sub-buffer
-    /// that the caller has exclusive access to.
+    /// `source` has as many readable bytes, and `at` as many writable bytes in a sub-buffer to
+    /// which the caller has exclusive access.
     unsafe fn copy(&self, at: u64, source: *const u8, bytes: usize);
 }
 
 impl<'window> Claim<'window> {
     /// Takes the region for `owner` (not zero), if it is free.
     ///
-    /// The claimer reads the session's generation *again* before it plans, and lets go if it
-    /// changed: a recorder that ends a session raises the generation, visits every CPU, and then
-    /// looks at the owner word. The visit is the full barrier of both sides, so either the recorder
-    /// sees the claimer, and the memory stays, or the claimer sees the generation.
+    /// The claimer reads the session's generation *again* before it plans, and releases the claim
+    /// if it changed: a recorder that ends a session raises the generation, visits every CPU, and
+    /// then reads the owner word. The visit is the full barrier of both sides, so either the
+    /// recorder finds the claimer, and the memory stays, or the claimer finds the new generation.
     pub fn take(region: Region<'window>, owner: u64) -> Option<Self> {
         // ORDERING: Acquire pairs with the Release in `drop` of the claimer before, whose commit
-        // word, slots and bytes must be seen. Release: the claimer's entry in the table of
-        // processes is there for readers of the owner word, which look whether it is alive.
+        // word, slots and bytes must be visible. Release: the claimer's entry in the table of
+        // processes is there for readers of the owner word, which check whether the claimer is
+        // alive.
         region
             .control
             .owner
@@ -42,43 +43,45 @@ impl<'window> Claim<'window> {
             .map(|_| Self { region })
     }
 
-    /// The region.
+    /// Returns the claimed region.
     pub fn region(&self) -> Region<'window> {
         self.region
     }
 
-    /// Frees a region whose owner is proved dead; `false` if `owner` does not own it any more.
-    /// The recorder only.
+    /// Frees a region whose owner is proved dead; returns false if `owner` does not own it any
+    /// more. Only the recorder calls this.
     ///
-    /// The dead claimer left a commit word and the slot that belongs to it, or stores that no
-    /// reader looks at. The process that proved the death has synchronised with it (the kernel
-    /// ended the thread, then said so); the exchange hands that on to the next claimer.
+    /// The dead claimer left a commit word and its slot, or stores that no reader uses. The process
+    /// that proved the death has synchronised with the dead thread (the kernel ended the thread,
+    /// then reported it); the exchange hands that on to the next claimer.
     pub fn free_dead(region: Region<'_>, owner: u64) -> bool {
-        // ORDERING: Release pairs with the Acquire in `take`; Acquire, in case that another
-        // recorder frees and a claimer takes and dies while we look.
+        // ORDERING: Release pairs with the Acquire in `take`; Acquire, in case another recorder
+        // frees the region, and a claimer takes it and dies meanwhile.
         region.control.owner.compare_exchange(owner, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Frees a region whose owner has left it in the middle, as a thread that lives can by jumping
-    /// out of a signal handler; `false` if `owner` does not own it any more. For its own process
-    /// only, which knows that it does not come back: argument and orderings as where it is dead.
-    /// What it did was done by this thread, or by one whose end this one has waited for.
+    /// Frees a region that its owner has abandoned, as a living thread can by jumping out of a
+    /// signal handler; returns false if `owner` does not own it any more. Only the owner's process
+    /// calls this, which can tell that the owner does not come back. Argument and orderings are
+    /// those for a dead owner: this thread, or one whose end it has waited for, made the owner's
+    /// stores.
     pub fn free_left(control: &Control, owner: u64) -> bool {
-        // ORDERING: Release pairs with the Acquire in `take`; Acquire, in case that the recorder
-        // has proved the thread's end, and another one has taken the region and left it.
+        // ORDERING: Release pairs with the Acquire in `take`; Acquire, in case the recorder has
+        // proved the thread's end, and another thread has taken and abandoned the region.
         control.owner.compare_exchange(owner, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Move 3. Always succeeds: `plan` rests on a commit word read since the claim was taken.
+    /// Commits `plan` (move 3). Always succeeds: it rests on a commit word read since the claim was
+    /// taken.
     ///
     /// # Safety
     /// `source` has `bytes` readable bytes, rounded up to eight.
     pub unsafe fn commit(&self, plan: &Plan, memory: &impl Copy, source: *const u8, bytes: usize) {
         let control = self.region.control;
         debug_assert_eq!(control.commit.load(Ordering::Relaxed), plan.expected);
-        // ORDERING: this fence pairs with the ones in `Region::still_valid` and
-        // `Region::snapshot`: a reader that saw any of the bytes or the slot below sees at least
-        // the commit word `plan.expected`, which made both of them writable.
+        // ORDERING: this fence pairs with the fences in `Region::still_valid` and
+        // `Region::snapshot`: a reader that observes any of the bytes or the slot below observes at
+        // least the commit word `plan.expected`, which made both of them writable.
         fence(Ordering::Release);
         // SAFETY: the caller vouches for the source; the plan left room for whole words behind the
         // record, and the claim gives exclusive access.

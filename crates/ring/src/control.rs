@@ -2,20 +2,20 @@
 
 use crate::primitive::{AtomicU64, Ordering, fence};
 
-/// Attempts of a reader of the recorder's progress while a live recorder changes it.
+/// Maximum number of attempts to read the recorder's progress while a live recorder changes it.
 const DRAINED_TRIES: usize = 100;
 
 /// The data that belongs to a commit word: time of the last record and number of records.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Slot {
-    /// Time of the last record (or of the switch, if later), ns. Writer; readers.
+    /// Time of the last record (or of the switch, if later), ns. Stored by the writer.
     pub last_ts: AtomicU64,
-    /// Records committed since the region began. Writer; readers.
+    /// Number of records committed since the region began. Stored by the writer.
     pub events: AtomicU64,
 }
 
-/// The progress of the recorder: written by it alone, read by a process that recovers its trace.
+/// The recorder's progress: only the recorder writes it, and recovery of the trace reads it.
 #[repr(C)]
 #[derive(Debug)]
 struct Drain {
@@ -29,70 +29,71 @@ struct Drain {
 /// A copy of the recorder's progress.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Drained {
-    /// Everything of the ring below this position is in the file.
+    /// Position in the ring below which all bytes are in the stream's files.
     pub position: u64,
-    /// Length of the stream file that holds it, in bytes.
+    /// Length of the present file of the stream, in bytes.
     pub file_bytes: u64,
-    /// Packets in that file.
+    /// Number of packets in the present file.
     pub packets: u64,
-    /// Number of that file, plus one, where the stream is cut into files; 0: it has only one.
+    /// Number of the present file, plus one, if the stream is cut into files; 0: it has only one.
     pub file: u64,
-    /// Time of the last record taken, ns.
+    /// Time of the last drained record, ns.
     pub last_ts: u64,
-    /// Records taken.
+    /// Number of drained records.
     pub events: u64,
 }
 
-/// Why a record is discarded.
+/// The reason why a record is discarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Discard {
-    /// There is no room: a larger ring would have kept it.
+    /// The buffer is full: a larger ring would have kept the record.
     Full,
-    /// There is no room, and its process has not mapped all memory of the window.
+    /// The buffer is full, and the process has not mapped all memory of the window.
     Unmapped,
-    /// Something else, which no larger ring changes.
+    /// Another reason, which a larger ring does not change.
     Other,
 }
 
-/// The control lines.
+/// The control lines of a region.
 ///
 /// `commit` and the slots share a cache line with `limit`, so that a record touches one line
 /// in addition to its own bytes.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Control {
-    /// `head << 1 | parity`; the parity says which slot belongs to it.
+    /// Commit word: `head << 1 | parity`; the parity is the number of its slot.
     pub commit: AtomicU64,
-    /// Records end at or below it. Multiple of the sub-buffer size, or `u64::MAX`.
+    /// Position at or below which records end. Multiple of the sub-buffer size, or `u64::MAX`.
     pub limit: AtomicU64,
-    /// The writer fills the one that the parity does not name, then commits.
+    /// Slots by parity. The writer fills the slot of the other parity, then commits.
     pub slots: [Slot; 2],
-    /// Claim regions: zero, or who writes.
+    /// Owner word of a claim region's writer; 0: there is none.
     pub owner: AtomicU64,
-    /// Not zero: a record came here while there was no memory; the recorder gives some. Any
-    /// writer; the recorder.
+    /// Not zero: a record found no memory here, and the recorder must give some. Written by any
+    /// writer and by the recorder.
     pub wants_memory: AtomicU64,
-    /// Records that did not fit.
+    /// Number of discarded records.
     pub discarded: AtomicU64,
-    /// The part of `discarded` that a larger ring would not have kept. Older libraries do not count
-    /// here, nor in the two fields below.
+    /// Number of discarded records that a larger ring would not have kept. Older libraries do not
+    /// count them, nor the next two fields.
     pub hopeless: AtomicU64,
-    /// The part of `hopeless` of processes that have not mapped all memory of the window.
+    /// Number of records in `hopeless` from processes that have not mapped all memory of the
+    /// window.
     pub unmapped: AtomicU64,
-    /// The largest record that no sub-buffer can hold, in bytes; 0: there was none.
+    /// Size of the largest record that no sub-buffer can hold, in bytes; 0: there was none.
     pub oversized_bytes: AtomicU64,
     padding: [AtomicU64; 4],
     drain: AtomicU64,
     drained: [Drain; 2],
-    /// The files of each side of `drained`.
+    /// File numbers of the two sides of `drained`.
     drained_file: [AtomicU64; 2],
-    /// Most bytes of each file of the stream; 0: it is one file. Written by the recorder, read by
-    /// recovery.
+    /// Maximum bytes of each file of the stream; 0: the stream is one file. Written by the
+    /// recorder, read by recovery.
     pub tracefile_bytes: AtomicU64,
-    /// Most files of the stream; 0: all are kept. Likewise.
+    /// Maximum number of files of the stream; 0: all are kept. Read by recovery, too.
     pub tracefile_count: AtomicU64,
-    /// The lost records from before the session was last cleared, which do not count as its losses.
-    /// Written by the recorder, read by recovery.
+    /// Number of records lost before the session was last cleared, which do not count as its
+    /// losses. Written by the recorder, read by recovery.
     pub forgotten: AtomicU64,
 }
 
@@ -118,7 +119,7 @@ const _: () = {
 };
 
 impl Control {
-    /// Control lines of a region that has never been written: all zero, as fresh memory is.
+    /// Creates the control lines of a region that was never written: all zero, like fresh memory.
     pub fn new() -> Self {
         let word = || AtomicU64::new(0);
         let slot = || Slot { last_ts: word(), events: word() };
@@ -149,8 +150,7 @@ impl Control {
         }
     }
 
-    /// Counts a record that could not be recorded. Any thread or process, also in a signal
-    /// handler.
+    /// Counts a discarded record. Any thread or process may call this, also in a signal handler.
     pub fn count_discarded(&self, why: Discard) {
         self.discarded.fetch_add(1, Ordering::Relaxed);
         if why == Discard::Full {
@@ -162,7 +162,7 @@ impl Control {
         }
     }
 
-    /// Notes that no sub-buffer can hold a record of so many bytes. As above.
+    /// Notes that no sub-buffer can hold a record of this size. Any thread, any signal handler.
     pub fn note_oversized(&self, bytes: usize) {
         self.oversized_bytes.fetch_max(bytes as u64, Ordering::Relaxed);
     }
@@ -174,12 +174,12 @@ impl Control {
         }
     }
 
-    /// The recorder's progress: after its death, or while it works.
+    /// Returns the recorder's progress, while the recorder works or after its death.
     pub fn drained(&self) -> Drained {
         let mut drained = Drained::default();
         for _ in 0..DRAINED_TRIES {
             // ORDERING: Acquire pairs with the Release in `set_drained`: the six values of the
-            // side that is named were stored before it was named.
+            // named side were stored before `drain` named it.
             let named = self.drain.load(Ordering::Acquire);
             let side = (named & 1) as usize;
             let drain = &self.drained[side];
@@ -192,7 +192,8 @@ impl Control {
                 events: drain.events.load(Ordering::Relaxed),
             };
             // ORDERING: Acquire pairs with the Release fence in `set_drained`: if any of these
-            // values is of a later change, the change before that one is seen to be named.
+            // values belongs to a later change, the load below finds that the change before it was
+            // named.
             fence(Ordering::Acquire);
             if self.drain.load(Ordering::Relaxed) == named {
                 break;
@@ -201,8 +202,8 @@ impl Control {
         drained
     }
 
-    /// Publishes the recorder's progress with one store, so that a recorder killed between any
-    /// two instructions leaves either the old progress or the new. The recorder only.
+    /// Publishes the recorder's progress with one store, so that a recorder killed between any two
+    /// instructions leaves either the old progress or the new. Only the recorder calls this.
     pub fn set_drained(&self, drained: Drained) {
         let next = self.drain.load(Ordering::Relaxed).wrapping_add(1);
         let side = (next & 1) as usize;

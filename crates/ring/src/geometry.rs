@@ -16,7 +16,7 @@ pub struct Geometry {
 pub struct GeometryError;
 
 impl Geometry {
-    /// A ring of at least 2 and at most 256 sub-buffers of 4 KiB to 1 GiB.
+    /// Creates a ring of at least 2 and at most 256 sub-buffers of 4 KiB to 1 GiB.
     pub const fn new(sub_shift: u32, count_shift: u32) -> Result<Self, GeometryError> {
         if sub_shift < SUB_SHIFT_MIN
             || sub_shift > SUB_SHIFT_MAX
@@ -28,59 +28,60 @@ impl Geometry {
         Ok(Self { sub_shift, count_shift })
     }
 
-    /// This geometry as one word, for caches.
+    /// Encodes the geometry as one word, for caches.
     pub const fn to_word(self) -> u64 {
         (self.sub_shift as u64) << 32 | self.count_shift as u64
     }
 
-    /// The geometry that [`Geometry::to_word`] gave this word for. Other words give some geometry
-    /// or other, never undefined behaviour.
+    /// Decodes a word that [`Geometry::to_word`] made. Other words give an arbitrary geometry,
+    /// never undefined behaviour.
     #[inline(always)]
     pub const fn from_word(word: u64) -> Self {
         Self { sub_shift: (word >> 32) as u32 & 31, count_shift: word as u32 & 15 }
     }
 
-    /// Size of a sub-buffer, in bytes.
+    /// Returns the size of a sub-buffer, in bytes.
     #[inline(always)]
     pub const fn sub_bytes(self) -> u64 {
         1 << self.sub_shift
     }
 
-    /// Size of a sub-buffer, as a power of two.
+    /// Returns the size of a sub-buffer, as a power of two.
     pub const fn sub_shift(self) -> u32 {
         self.sub_shift
     }
 
-    /// Number of sub-buffers.
+    /// Returns the number of sub-buffers.
     #[inline(always)]
     pub const fn sub_count(self) -> u64 {
         1 << self.count_shift
     }
 
-    /// Size of the ring, in bytes.
+    /// Returns the size of the ring, in bytes.
     pub const fn ring_bytes(self) -> u64 {
         self.sub_bytes() << self.count_shift
     }
 
-    /// Number, since the region began, of the sub-buffer that `position` lies in.
+    /// Returns the number, since the region began, of the sub-buffer that `position` lies in.
     #[inline(always)]
     pub const fn index_of(self, position: u64) -> u64 {
         position >> self.sub_shift
     }
 
-    /// Place in the table of sub-buffer `index`.
+    /// Returns the place in the table of sub-buffer `index`.
     #[inline(always)]
     pub const fn slot_of(self, index: u64) -> usize {
         (index & (self.sub_count() - 1)) as usize
     }
 
-    /// Distance of `position` from the start of its sub-buffer, in bytes.
+    /// Returns the distance of `position` from the start of its sub-buffer, in bytes.
     #[inline(always)]
     pub const fn within(self, position: u64) -> u64 {
         position & (self.sub_bytes() - 1)
     }
 
-    /// Longest record (header, contexts and payload) that a sub-buffer can hold, in bytes.
+    /// Returns the maximum size of a record (header, contexts and payload) in a sub-buffer, in
+    /// bytes.
     pub const fn record_bytes_max(self) -> usize {
         let room = self.sub_bytes() as usize - SUB_HEADER_BYTES - TAILROOM_BYTES;
         if room < RECORD_BYTES_MAX { room } else { RECORD_BYTES_MAX }

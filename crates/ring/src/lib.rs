@@ -1,8 +1,9 @@
-//! The buffer: per-CPU regions to which one writer at a time appends, and which anyone may read.
+//! The buffer: per-CPU regions to which one writer at a time appends, and which any process may
+//! read.
 //!
-//! **Invariant.** Everything below `head` is committed and whole; nothing beyond it is looked at.
+//! **Invariant.** Everything below `head` is committed and whole; readers use nothing beyond it.
 //! One store, of the commit word, moves `head`, and it is the last store of a record. A writer
-//! killed, preempted or interrupted before that store has changed nothing that anyone will read.
+//! killed, preempted or interrupted before that store has changed nothing that a reader uses.
 //!
 //! A writer works in three moves, and only the third has effects:
 //!
@@ -19,19 +20,19 @@
 //! last record, and the slot read in move 2 was stable. This is why the clock may be read and the
 //! header be made outside the sequence, in ordinary code.
 //!
-//! **Who writes what.** `commit` and the slots: the writer with exclusive access. `limit`, `drain`,
-//! the table: the recorder. `owner`: claimers by compare-and-swap, and the recorder for the dead.
-//! `discarded`: anyone, by atomic addition. Orderings: the commit store is Release and pairs with
-//! the Acquire loads of readers (record bytes, slots, sub-buffer headers) and of the next writer;
-//! `limit` is stored with Release after the table entry and the memory behind it are ready, and
-//! pairs with the Acquire load in `plan_switch`.
+//! **Writers.** `commit` and the slots: the writer with exclusive access. `limit`, `drain`, the
+//! table: the recorder. `owner`: claimers by compare-and-swap, and the recorder for dead claimers.
+//! `discarded`: any thread, by atomic addition. Orderings: the commit store is Release and pairs
+//! with the Acquire loads of readers (record bytes, slots, sub-buffer headers) and of the next
+//! writer; `limit` is stored with Release after the table entry and its memory are ready, and pairs
+//! with the Acquire load in `plan_switch`.
 //!
 //! This crate makes no system call and gets memory, CPU and time from its caller, so that models
 //! (loom), Miri and tests can own all three. After Desnoyers and Dagenais, "Lockless multi-core
 //! high-throughput buffering scheme for kernel tracing" (2012), section 3, for packets, sub-buffer
 //! switch and flight recorder; the committing store replaces its reserve and commit counters. The
-//! paper's own algorithm is in [`lockless`]. By the same sequences it is counted who is inside of
-//! code that is to be written over: [`inside`].
+//! paper's own algorithm is in [`lockless`]. Similar sequences count the threads inside of code
+//! that will be overwritten: [`inside`].
 #![cfg_attr(not(test), no_std)]
 
 pub mod claim;
@@ -60,7 +61,7 @@ pub struct Region<'window> {
     pub control: &'window Control,
     /// The place of each sub-buffer, in pages; 0: none.
     pub table: &'window [AtomicU32],
-    /// Sizes.
+    /// Sizes of the region.
     pub geometry: Geometry,
 }
 

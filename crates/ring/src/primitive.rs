@@ -1,4 +1,4 @@
-//! The one switch between real atomics and loom's.
+//! Switch between real atomics and loom's.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

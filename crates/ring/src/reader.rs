@@ -1,7 +1,7 @@
-//! Reading a region that is being written: pieces of whole records, and what they are worth.
+//! Reads a region that is being written: pieces of whole records, with their times and counts.
 //!
-//! Readers believe nothing that they have not bounded: a region lies in memory that a faulty
-//! process may scribble on, so positions and headers are compared with what they must be, and a
+//! Readers trust no value that they have not bounded: a region lies in memory that a faulty process
+//! may overwrite. So positions and headers are compared with their valid values, and a
 //! contradiction is a [`Damage`], never a panic or a loop.
 
 use trackway_abi::region::{SUB_HEADER_BYTES, sub_header};
@@ -9,7 +9,7 @@ use trackway_abi::region::{SUB_HEADER_BYTES, sub_header};
 use crate::primitive::{Ordering, fence};
 use crate::{Drained, Memory, Region};
 
-/// Attempts at a snapshot before the reader makes do with complete sub-buffers.
+/// Maximum number of attempts at a snapshot; afterwards the reader uses complete sub-buffers alone.
 const SNAPSHOT_TRIES: usize = 1000;
 
 /// A consistent copy of a region's state.
@@ -17,38 +17,38 @@ const SNAPSHOT_TRIES: usize = 1000;
 pub struct Snapshot {
     /// End of the committed bytes, a position.
     pub head: u64,
-    /// Time of the last record, ns; `None` if writers were too quick to read it.
+    /// Time of the last record, ns; `None` if writers were too fast to read it.
     pub last_ts: Option<u64>,
-    /// Records so far; `None` likewise.
+    /// Number of records so far; `None` if writers were too fast to read it.
     pub events: Option<u64>,
-    /// Records discarded so far.
+    /// Number of records discarded so far.
     pub discarded: u64,
 }
 
 /// A run of whole records within one sub-buffer: the content of one CTF packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// Start of its first record, a position.
+    /// Start of the first record, a position.
     pub start: u64,
-    /// End of its last record, a position.
+    /// End of the last record, a position.
     pub end: u64,
     /// Start of the next piece: `end`, or the start of the next sub-buffer.
     pub resume: u64,
-    /// Time that its first compact header counts from, ns.
+    /// Base time of the first compact header, ns.
     pub begin_ts: u64,
-    /// Time of its last record, ns.
+    /// Time of the last record, ns.
     pub end_ts: u64,
-    /// Records before it.
+    /// Number of records before the piece.
     pub events_before: u64,
-    /// Records up to its end.
+    /// Number of records up to the end of the piece.
     pub events: u64,
-    /// Records discarded when its sub-buffer was opened; what was lost for want of room before its
-    /// first record is among them, nothing that was lost behind its last.
+    /// Number of records discarded when the sub-buffer was opened. Includes records lost for lack
+    /// of space before the first record, but none lost after the last record.
     pub discarded_before: u64,
-    /// Records discarded when the next sub-buffer was opened, or so far: also those for which there
-    /// was no room behind its last record.
+    /// Number of records discarded when the next sub-buffer was opened, or so far. Includes records
+    /// that found no space after the last record.
     pub discarded: u64,
-    /// Clock epoch.
+    /// Clock epoch of the sub-buffer.
     pub epoch: u64,
 }
 
@@ -56,13 +56,13 @@ pub struct Piece {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Damage {
-    /// `head` is where no writer leaves it.
+    /// The commit position is one that no writer stores.
     Head(u64),
-    /// The header of this sub-buffer is not what its writer wrote.
+    /// The header of this sub-buffer is not one that a writer stores.
     Header(u64),
     /// The table has no memory for this sub-buffer, or memory outside the window.
     Table(u64),
-    /// The recorder's progress is where no recorder leaves it.
+    /// The recorder's progress is one that no recorder stores.
     Drained(u64),
 }
 
@@ -103,9 +103,10 @@ impl Region<'_> {
             let events = slot.events.load(Ordering::Relaxed);
             let discarded = self.control.discarded.load(Ordering::Relaxed);
             // ORDERING: Acquire keeps the loads above before the load below. It pairs with the
-            // Release fence at the start of a commit: a writer that changes this slot has seen the
-            // commit after `word`, and if we saw the change, we see that commit too. (A slot is
-            // stored before the commit that it belongs to, so that one's Release is no partner.)
+            // Release fence at the start of a commit: a writer that changes this slot has observed
+            // the commit after `word`, so a reader that observes the change observes that commit,
+            // too. (A slot is stored before its own commit, so the Release of that commit is no
+            // partner.)
             fence(Ordering::Acquire);
             if self.control.commit.load(Ordering::Relaxed) == word {
                 let head = self.checked_head(word)?;
@@ -123,14 +124,14 @@ impl Region<'_> {
         Ok(Snapshot { head, last_ts: None, events: None, discarded })
     }
 
-    /// The number of the oldest sub-buffer that a flight recorder may still hold, when its head is
-    /// at `head`. The one next to be overwritten is not trusted: its writer may be at it already.
+    /// Returns the index of the oldest sub-buffer that a flight recorder with this head may still
+    /// hold. Excludes the next sub-buffer to be overwritten: its writer may have begun already.
     pub fn oldest_index(&self, head: u64) -> u64 {
         (self.geometry.index_of(head) + 2).saturating_sub(self.geometry.sub_count())
     }
 
-    /// Returns true if sub-buffer `index` was still whole when the loads before this call were
-    /// made: call it after copying. Only a flight recorder overwrites.
+    /// Returns true if sub-buffer `index` was still whole during all loads before this call: call
+    /// it after copying. Only a flight recorder overwrites sub-buffers.
     pub fn still_valid(&self, index: u64) -> bool {
         // ORDERING: Acquire keeps the copying loads before the load of the commit word; it pairs
         // with the Release fence of a writer before its first store into the sub-buffer.
@@ -139,14 +140,14 @@ impl Region<'_> {
         index >= self.oldest_index(head)
     }
 
-    /// The next piece from `from` on (what is drained), in the state that `snapshot` shows.
-    /// With `partial`, a sub-buffer that is still open is a piece too. `None`: nothing yet.
+    /// Returns the next piece after the drained position `from`, in the state of `snapshot`. With
+    /// `partial`, an open sub-buffer is a piece, too. `None`: there is no piece yet.
     ///
     /// A piece may be empty (its sub-buffer closed without another record): then only `resume`
-    /// counts. `discarded` may be lower than that of the piece before, if that was partial: the
-    /// writer of a switch counts when it plans, the reader when it looks. Packets carry the
-    /// highest so far. Of a flight recorder, a piece and any [`Damage`] mean something only if
-    /// the sub-buffer is [`Self::still_valid`] afterwards.
+    /// counts. `discarded` may be lower than in an earlier partial piece: the writer of a switch
+    /// reads the count when it plans, the reader when it takes a piece. Packets carry the highest
+    /// count so far. In a flight recorder, a piece or a [`Damage`] is valid only if the sub-buffer
+    /// is [`Self::still_valid`] afterwards.
     pub fn next_piece(
         &self,
         memory: &impl Memory,

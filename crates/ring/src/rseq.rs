@@ -1,17 +1,18 @@
 //! Exclusive access by restartable sequence (rseq(2)): move 3 on the CPU that owns the region.
 //!
-//! The kernel restarts a thread that was preempted, migrated or interrupted by a signal inside
-//! the sequence at its abort handler. So at most one sequence is under way on a CPU, it cannot be
-//! suspended half way, and what it does is atomic to every other sequence on that CPU; towards
-//! readers on other CPUs the order of its stores counts, and the commit store is the last.
+//! The kernel moves a thread that was preempted, migrated or interrupted by a signal inside the
+//! sequence to its abort handler. So at most one sequence is under way on a CPU. A sequence cannot
+//! be suspended half way, and is atomic for every other sequence on that CPU. For readers on other
+//! CPUs the order of its stores counts, and the commit store is the last.
 //!
-//! Abort handlers stand in the function itself, after a jump, and are where it gives up anyway. A
-//! signal handler finds an interrupted thread there; if it unwinds (a profiler's, say), the
-//! function's own unwind information shows how. Code elsewhere could have none: the place of the
-//! frame depends on the function that all this is inlined into.
+//! Abort handlers stand in the function itself, after a jump, at the place where it gives up
+//! anyway. A signal handler finds an interrupted thread there. If the handler unwinds (a
+//! profiler's, for example), it uses the function's own unwind information. Code elsewhere could
+//! have none, because the place of the frame depends on the function into which the sequence is
+//! inlined.
 //!
-//! Written for x86-64 (a store is a Release, a load an Acquire) and for AArch64, where a barrier
-//! before the first store and a Release as the last one say so: docs/design/0006-weak-memory.md
+//! The sequence exists for x86-64 (a store is a Release, a load an Acquire) and for AArch64, with a
+//! barrier before the first store and a Release as the last one: docs/design/0006-weak-memory.md
 //! has the argument. On other machines [`AVAILABLE`] is false and writers claim.
 
 use crate::Region;
@@ -28,7 +29,7 @@ pub const AVAILABLE: bool =
 pub struct Gate {
     /// The session's generation, in the window.
     pub generation: *const u64,
-    /// Its value when this process decided to take part.
+    /// Value of the generation when this process decided to take part.
     pub expected: u64,
 }
 
@@ -38,11 +39,11 @@ pub struct Area(*mut u8);
 
 /// Offset of `cpu_id` in `struct rseq`.
 pub const CPU_ID: usize = 4;
-/// Offset of `rseq_cs` there.
+/// Offset of `rseq_cs` in `struct rseq`.
 pub const SEQUENCE: usize = 8;
 
 impl Area {
-    /// The area at `pointer`.
+    /// Makes the area from the `struct rseq` at `pointer`.
     ///
     /// # Safety
     /// `pointer` is the calling thread's registered `struct rseq`, used on this thread only.
@@ -51,7 +52,7 @@ impl Area {
         Self(pointer)
     }
 
-    /// The CPU that this thread runs on; `None` while the area is not registered.
+    /// Returns the CPU that this thread runs on; `None` while the area is not registered.
     #[inline(always)]
     pub fn cpu(self) -> Option<u32> {
         // SAFETY: the area is this thread's (see `new`); the kernel writes it, hence volatile.
@@ -61,11 +62,11 @@ impl Area {
     }
 }
 
-/// Description of a sequence whose place is known only when the program runs: `struct rseq_cs` of
-/// linux/rseq.h. Zeroed: of none.
+/// Descriptor of a sequence whose place is known only when the program runs: `struct rseq_cs` of
+/// linux/rseq.h. Zeroed: no sequence.
 ///
-/// The kernel reads it when a thread comes back from where it was preempted, however long that was:
-/// so once a thread may have entered, it must never change.
+/// The kernel reads the descriptor when a preempted thread continues, after any length of time. So
+/// the descriptor must never change once a thread may have entered the sequence.
 #[repr(C, align(32))]
 #[derive(Debug)]
 pub struct Descriptor([AtomicU64; 4]);
@@ -77,8 +78,8 @@ impl Descriptor {
         Self([const { AtomicU64::new(0) }; 4])
     }
 
-    /// Makes it the descriptor of the code from `start` on, so many bytes; an aborted thread goes
-    /// on at `abort`, which lies elsewhere, after the signature that glibc registered. Before any
+    /// Describes `bytes` bytes of code from `start` on. An aborted thread continues at `abort`,
+    /// which lies elsewhere, after the signature that glibc registered. Must be called before any
     /// thread enters.
     pub fn describe(&self, start: *const u8, bytes: usize, abort: *const u8) {
         let [version_and_flags, rest @ ..] = &self.0;
@@ -96,16 +97,16 @@ pub struct Bytes {
     pub target: *mut u8,
     /// The bytes to copy.
     pub source: *const u8,
-    /// Their number; copied by words of eight.
+    /// Number of bytes to copy; copied in words of eight bytes.
     pub count: usize,
 }
 
-/// Move 3: commits `plan` if this thread runs on `cpu`, the gate is open and the commit word is
-/// the expected one; else does nothing. Returns whether it committed.
+/// Commits `plan` (move 3) if this thread runs on `cpu`, the gate is open and the commit word is
+/// the expected one; else does nothing. Returns true if it committed.
 ///
 /// # Safety
 /// `bytes.source` has `bytes.count` readable bytes (rounded up to eight); `bytes.target` is where
-/// `plan.at` is mapped, with as many writable ones; `gate.generation` is mapped.
+/// `plan.at` is mapped, with as many writable bytes; `gate.generation` is mapped.
 // Longer than 70 lines: one restartable sequence, in assembly with its comments.
 #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
 #[inline(always)]
@@ -143,7 +144,7 @@ pub unsafe fn commit(
             "jne 66f",
             "cmp [{control}],{expected}",
             "jne 66f",
-            // The record, by words of eight; there is room behind it.
+            // Copies the record in words of eight bytes; free bytes follow it.
             "xor ecx,ecx",
             "77:",
             "mov rax,[{source}+rcx]",
@@ -151,7 +152,7 @@ pub unsafe fn commit(
             "add rcx,8",
             "cmp rcx,{bytes}",
             "jb 77b",
-            // The slot that the present parity does not name.
+            // Fills the slot that the present parity does not name.
             "mov eax,{next:e}",
             "and eax,1",
             "shl eax,4",
@@ -162,13 +163,13 @@ pub unsafe fn commit(
             "55:",
             "mov eax,1",
             "jmp 88f",
-            // Abort handler, behind the signature that glibc registered (RSEQ_SIG): see above.
+            // Abort handler, after the signature that glibc registered (RSEQ_SIG): see the module.
             ".byte 0x0f,0xb9,0x3d",
             ".long 0x53053053",
             "66:",
             "xor eax,eax",
             "88:",
-            // No descriptor may stay behind: the code could be unmapped in another life.
+            // No descriptor may stay registered: the code could be unmapped later.
             "mov qword ptr [{area}+8],0",
             area = in(reg) area.0,
             cpu = in(reg) cpu,
@@ -189,23 +190,24 @@ pub unsafe fn commit(
     committed != 0
 }
 
-/// Move 3, as above, on AArch64.
+/// Commits `plan` (move 3) on AArch64, like the function for x86-64.
 ///
-/// Towards other sequences on this CPU no barrier is needed: they are on this processor, or were
-/// before a switch of threads. Towards readers elsewhere two orders are, and no others:
+/// Other sequences on this CPU need no barrier: they run on the same processor, or did so before a
+/// switch of threads. Readers on other CPUs need two orders, and no others:
 ///
-/// - a thread that sees any store of the sequence sees at least the commit word on which the plan
-///   rests (`dmb ishst`; the counterpart of the Release fence in [`crate::claim::Claim::commit`]).
-///   The barrier may stand before the sequence, which is the shorter for it: that commit word was
-///   stored before move 1, on this processor;
-/// - a thread that sees the new commit word sees all stores before it (`stlr`).
+/// - a thread that observes any store of the sequence observes at least the commit word on which
+///   the plan rests (`dmb ishst`; the counterpart of the Release fence in
+///   [`crate::claim::Claim::commit`]). The barrier stands before the sequence, which is shorter so:
+///   that commit word was stored before move 1, on this processor;
+/// - a thread that observes the new commit word observes all stores before it (`stlr`).
 ///
-/// Stores are not done before branches that they depend on are decided, so none precedes the
-/// comparisons. And the comparisons need no Acquire: what changes their words' meaning has visited
-/// this CPU, or is on it.
+/// A store is not done before the branches that it depends on are decided, so none precedes the
+/// comparisons. The comparisons need no Acquire: a thread that changes the meaning of their words
+/// has visited this CPU, or runs on it.
 ///
 /// # Safety
-/// As above.
+/// `bytes.source` has `bytes.count` readable bytes (rounded up to eight); `bytes.target` is where
+/// `plan.at` is mapped, with as many writable bytes; `gate.generation` is mapped.
 // Longer than 70 lines: one restartable sequence, in assembly with its comments.
 #[cfg(all(target_arch = "aarch64", not(loom), not(miri)))]
 #[inline(always)]
@@ -220,7 +222,7 @@ pub unsafe fn commit(
     const _: () = assert!(size_of::<crate::Control>() == 256 && size_of::<Gate>() == 16);
     let control: *const crate::Control = region.control;
     let committed: u64;
-    // SAFETY: as above.
+    // SAFETY: the argument of the function for x86-64 holds for the same accesses here.
     unsafe {
         core::arch::asm!(
             // Descriptor of the sequence: version, flags, start, length, abort handler.
@@ -230,7 +232,7 @@ pub unsafe fn commit(
             ".long 0,0",
             ".quad 22f,(55f-22f),66f",
             ".popsection",
-            // Release towards readers: the commit word `expected` before the stores below.
+            // Release for readers: the commit word `expected` before the stores below.
             "dmb ishst",
             "adrp {one},33b",
             "add {one},{one},:lo12:33b",
@@ -246,7 +248,7 @@ pub unsafe fn commit(
             "ldr {one},[{control}]",
             "cmp {one},{expected}",
             "b.ne 66f",
-            // The record, by words of eight; there is room behind it.
+            // Copies the record in words of eight bytes; free bytes follow it.
             "mov {other},#0",
             "77:",
             "ldr {one},[{source},{other}]",
@@ -254,7 +256,7 @@ pub unsafe fn commit(
             "add {other},{other},#8",
             "cmp {other},{bytes}",
             "b.lo 77b",
-            // The slot that the present parity does not name.
+            // Fills the slot that the present parity does not name.
             "and {one},{next},#1",
             "add {one},{control},{one},lsl #4",
             "stp {timestamp},{events},[{one},#16]",
@@ -263,12 +265,12 @@ pub unsafe fn commit(
             "55:",
             "mov {one},#1",
             "b 88f",
-            // Abort handler, behind the signature that glibc registered (RSEQ_SIG): a `brk`.
+            // Abort handler, after the signature that glibc registered (RSEQ_SIG): a `brk`.
             ".inst 0xd428bc00",
             "66:",
             "mov {one},#0",
             "88:",
-            // No descriptor may stay behind: the code could be unmapped in another life.
+            // No descriptor may stay registered: the code could be unmapped later.
             "str xzr,[{area},#8]",
             area = in(reg) area.0,
             cpu = in(reg) cpu,
@@ -289,10 +291,10 @@ pub unsafe fn commit(
     committed != 0
 }
 
-/// Move 3 where there is no sequence: never commits, so that the caller claims.
+/// Never commits, because this machine has no sequence for move 3: the caller claims.
 ///
 /// # Safety
-/// None needed; the signature is that of the real one.
+/// No obligation; the signature equals that of the real function.
 // Longer than 70 lines: one restartable sequence, in assembly with its comments.
 #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(loom), not(miri))))]
 pub unsafe fn commit(
@@ -306,11 +308,11 @@ pub unsafe fn commit(
     false
 }
 
-/// Adds one to `counter` if this thread runs on `cpu` and `word` is as expected; else does nothing.
-/// Returns whether it was done. For [`crate::inside`].
+/// Adds one to `counter` if this thread runs on `cpu` and `word` has the value `expected`; else
+/// does nothing. Returns true if it added. For [`crate::inside`].
 ///
 /// # Safety
-/// Both are mapped. Threads change `counter` on this CPU only, in such sequences.
+/// `word` and `counter` are mapped. Only such sequences on this CPU change `counter`.
 #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
 #[inline(always)]
 pub unsafe fn add_one(
@@ -361,12 +363,12 @@ pub unsafe fn add_one(
     added != 0
 }
 
-/// Adds one on AArch64. Reads before it are complete before the count is seen (`stlr`): a reader
-/// that leaves has left. For entries no barrier is needed: the thread that reuses the memory has
-/// had this CPU visited, which is one.
+/// Adds one to `counter` on AArch64. Reads before the call are complete before other threads
+/// observe the count (`stlr`), so a counted exit is over. Entries need no barrier: the thread that
+/// reuses the memory has had this CPU visited, which is a barrier.
 ///
 /// # Safety
-/// As above.
+/// `word` and `counter` are mapped. Only such sequences on this CPU change `counter`.
 #[cfg(all(target_arch = "aarch64", not(loom), not(miri)))]
 #[inline(always)]
 pub unsafe fn add_one(
@@ -377,7 +379,7 @@ pub unsafe fn add_one(
     counter: *mut u64,
 ) -> bool {
     let added: u64;
-    // SAFETY: as above.
+    // SAFETY: the argument of the function for x86-64 holds for the same accesses here.
     unsafe {
         core::arch::asm!(
             ".pushsection __rseq_cs,\"aw\"",
@@ -423,7 +425,7 @@ pub unsafe fn add_one(
 /// Never adds where there is no sequence, so that the caller counts by atomic instructions.
 ///
 /// # Safety
-/// None needed; the signature is that of the real one.
+/// No obligation; the signature equals that of the real function.
 #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(loom), not(miri))))]
 pub unsafe fn add_one(
     _area: Area,

@@ -1,4 +1,4 @@
-//! Moves 1 and 2 of a writer: look, decide. Nothing here has an effect on shared memory.
+//! Moves 1 and 2 of a writer: read the commit word, and plan. They do not change shared memory.
 
 use trackway_abi::record::{
     COMPACT_BYTES, EXTENDED_BYTES, MEDIUM_BYTES, TAG_BITS, TAG_EXTENDED, TAG_MEDIUM,
@@ -14,32 +14,32 @@ use crate::primitive::Ordering;
 pub struct Plan {
     /// Commit word on which the plan rests.
     pub expected: u64,
-    /// Commit word that it stores.
+    /// Commit word that the plan stores.
     pub next: u64,
-    /// The place of its bytes, in bytes from the window's start.
+    /// Place of the record's bytes, in bytes from the window's start.
     pub at: u64,
-    /// Its time, ns; goes to the slot that belongs to `next`.
+    /// Time of the record, ns; goes to the slot that belongs to `next`.
     pub timestamp: u64,
-    /// Records so far, this one included; goes to the same slot.
+    /// Number of records after the commit; goes to the slot that belongs to `next`.
     pub events: u64,
 }
 
-/// Why a plan could not be made.
+/// The reason why a plan could not be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// The open sub-buffer has no room (or none is open): switch, then plan again.
     Switch,
-    /// The next sub-buffer is not to be written yet: count the record as discarded.
+    /// The next sub-buffer must not be written yet: count the record as discarded.
     Full,
     /// The table has no memory for this place: count the record as discarded.
     NotBacked,
 }
 
-/// The bytes that open a sub-buffer: `SUB_HEADER_BYTES` are to be copied, the rest are there to be
-/// read by a copy in whole words.
+/// The bytes that open a sub-buffer: `SUB_HEADER_BYTES` are copied, the rest can be read by a copy
+/// in whole words.
 pub type SubHeader = [u8; SUB_HEADER_BYTES + TAILROOM_BYTES];
 
-/// Size of the header of a record with this id when `delta` ns have passed since the last record.
+/// Returns the size of the header of a record with this id, `delta` ns after the last record.
 #[inline(always)]
 pub(crate) const fn header_bytes(id: u32, delta: u64) -> usize {
     if delta >> TIME_BITS != 0 || id > u16::MAX as u32 {
@@ -53,7 +53,7 @@ pub(crate) const fn header_bytes(id: u32, delta: u64) -> usize {
 
 /// Writes the header of a record into the bytes that end at `end`, and returns its size.
 ///
-/// Which of the three forms it is follows from the size that [`Region::plan_record`] chose.
+/// The size that [`Region::plan_record`] chose determines which of the three forms it has.
 ///
 /// # Safety
 /// The `EXTENDED_BYTES` bytes before `end` are writable and have no other user.
@@ -79,7 +79,7 @@ pub unsafe fn write_header(end: *mut u8, id: u32, timestamp: u64, bytes: usize) 
 }
 
 impl Region<'_> {
-    /// Move 1: the commit word.
+    /// Returns the commit word: move 1.
     #[inline(always)]
     pub fn expected(&self) -> u64 {
         // ORDERING: Acquire pairs with the Release of the commit that stored this word; the slot
@@ -87,10 +87,10 @@ impl Region<'_> {
         self.control.commit.load(Ordering::Acquire)
     }
 
-    /// Move 2 for a record of `body_bytes` (contexts and payload) after the commit word
-    /// `expected`, at time `now` (ns, read after `expected`). Returns the plan and the size of
-    /// the header to write. The caller has checked that the record can fit a sub-buffer at all:
-    /// the *longest* header and the body, at most [`crate::Geometry::record_bytes_max`].
+    /// Plans a record of `body_bytes` (contexts and payload) after the commit word `expected`, at
+    /// time `now` (ns, read after `expected`): move 2. Returns the plan and the size of the header
+    /// to write. The caller has checked that the record can fit a sub-buffer at all: the *longest*
+    /// header and the body, at most [`crate::Geometry::record_bytes_max`].
     #[inline(always)]
     pub fn plan_record(
         &self,
@@ -103,17 +103,17 @@ impl Region<'_> {
         let head = expected >> 1;
         let parity = (expected & 1) as usize;
         let within = geometry.within(head);
-        // The longest header is assumed, so that what follows has one bound; at most nine bytes
-        // a sub-buffer stay unused. `within` zero (nothing open yet) wraps around and is refused
-        // by the same comparison.
+        // The longest header is assumed, so that one bound suffices; at most nine bytes of a
+        // sub-buffer stay unused. `within` zero (no sub-buffer is open yet) wraps around and is
+        // refused by the same comparison.
         let needed = (EXTENDED_BYTES + TAILROOM_BYTES + body_bytes) as u64;
         debug_assert!(needed + SUB_HEADER_BYTES as u64 <= geometry.sub_bytes());
         if within.wrapping_sub(1) >= geometry.sub_bytes() - needed {
             return Err(Refusal::Switch);
         }
         // ORDERING: Acquire pairs with the Release in `raise_limit`. As a rule the memory of the
-        // open sub-buffer was there before it was opened; but it may have gone, and other memory be
-        // there.
+        // open sub-buffer was there before it was opened; but the recorder may have taken it and
+        // given other memory.
         if head + needed > self.control.limit.load(Ordering::Acquire) {
             return Err(Refusal::Full);
         }
@@ -132,11 +132,11 @@ impl Region<'_> {
         Ok((plan, header_bytes))
     }
 
-    /// Move 2 for opening the next sub-buffer (the first, if none was opened). Returns the plan
-    /// and the bytes to write.
+    /// Plans the opening of the next sub-buffer (the first, if none was opened): move 2. Returns
+    /// the plan and the bytes to write.
     ///
-    /// Everything that closes the sub-buffer before goes into the new one's header, beyond
-    /// `head`: the store that commits publishes both.
+    /// The new sub-buffer's header, beyond `head`, contains everything that closes the sub-buffer
+    /// before: the committing store publishes both.
     #[cold]
     #[inline(never)]
     pub fn plan_switch(
@@ -156,7 +156,7 @@ impl Region<'_> {
         // ORDERING: Acquire pairs with the Release in `raise_limit`: the table entry and the
         // memory behind it were ready before.
         let limit = self.control.limit.load(Ordering::Acquire);
-        // A position has 63 bits: a scribbled head at their end is full whatever the limit says.
+        // A position has 63 bits: a corrupt head at their end means full, whatever the limit is.
         if start + geometry.sub_bytes() > limit.min(1 << 63) {
             return Err(Refusal::Full);
         }
@@ -174,7 +174,7 @@ impl Region<'_> {
         Ok((Plan { expected, next, at: base, timestamp: begin, events }, header))
     }
 
-    /// Returns the place of sub-buffer `index`, in bytes of the window; `None` where the table has
+    /// Returns the place of sub-buffer `index`, in bytes of the window; `None` if the table has
     /// none.
     #[inline(always)]
     pub fn sub_buffer_offset(&self, index: u64) -> Option<u64> {
@@ -182,9 +182,9 @@ impl Region<'_> {
         (page != 0).then_some(u64::from(page) << PAGE_SHIFT)
     }
 
-    /// The bytes that open sub-buffer `index` once more, in other memory, where all that was
-    /// written in it so far is drained: readers go on behind it, and look only whose it is.
-    /// `begin`: the time of the last record drained, ns.
+    /// Returns the bytes that open sub-buffer `index` again, in other memory, after everything
+    /// written in it so far was drained. Readers continue after the header, and check only its
+    /// index. `begin`: the time of the last drained record, ns.
     pub fn header_again(index: u64, begin: u64, epoch: u64) -> SubHeader {
         sub_header_of(&[
             (sub_header::INDEX, index),
@@ -194,9 +194,9 @@ impl Region<'_> {
         ])
     }
 
-    /// Gives sub-buffer slot `index` the memory at `offset` (bytes of the window, whole pages),
-    /// to be used once the limit allows it. The recorder only, and only for a place that no
-    /// writer may write and no reader needs: above the limit, a whole ring below it drained.
+    /// Gives the memory at `offset` (bytes of the window, whole pages) to sub-buffer `index`, for
+    /// use once the limit allows it. Only the recorder calls this, and only for a place that no
+    /// writer may write and no reader needs: above the limit, with a whole ring below it drained.
     pub fn back(&self, index: u64, offset: u64) {
         let page = u32::try_from(offset >> PAGE_SHIFT).unwrap_or(0);
         if let Some(entry) = self.table.get(self.geometry.slot_of(index)) {
@@ -204,31 +204,31 @@ impl Region<'_> {
         }
     }
 
-    /// Lets writers go up to `limit`. The recorder only.
+    /// Allows writers to go up to `limit`. Only the recorder calls this.
     pub fn raise_limit(&self, limit: u64) {
         // ORDERING: Release pairs with the Acquire in `plan_switch`; it publishes table entries.
         self.control.limit.store(limit, Ordering::Release);
     }
 
-    /// Keeps writers from going beyond `limit`, once there has been a new generation *and then* a
-    /// grace period (and where claims are taken, no claimer is left): before, the memory beyond it
-    /// must not be touched, nor the table. The recorder only.
+    /// Keeps writers from going beyond `limit`, after a new generation *and then* a grace period
+    /// (and, where claims are taken, when no claimer is left). Before that, the memory beyond the
+    /// limit and the table must not be touched. Only the recorder calls this.
     ///
     /// The grace period alone is not enough: it ends sequences, but a plan made outside them
-    /// outlives it, and its commit word may still be the present one.
+    /// outlives it, and the plan's commit word may still be the present one.
     pub fn lower_limit(&self, limit: u64) {
-        // Published by the generation: a process that decides again sees it.
+        // The generation publishes the limit: a process that decides again observes it.
         self.control.limit.store(limit, Ordering::Relaxed);
     }
 
     /// Returns true if nothing can be written beyond the head: no sub-buffer has memory, not even
-    /// the one that is open. (One that is full ends before its limit: tails are left free.)
+    /// the open one. (A full sub-buffer ends before its limit: its tail stays free.)
     pub fn has_no_memory(&self) -> bool {
         self.control.limit.load(Ordering::Relaxed) <= self.expected() >> 1
     }
 }
 
-/// A sub-buffer's header with these fields, and zeros.
+/// Returns a sub-buffer's header with these fields, and zeros.
 fn sub_header_of(fields: &[(usize, u64)]) -> SubHeader {
     let mut header = [0; SUB_HEADER_BYTES + TAILROOM_BYTES];
     for (at, value) in fields {
@@ -237,7 +237,7 @@ fn sub_header_of(fields: &[(usize, u64)]) -> SubHeader {
     header
 }
 
-/// The commit word for `head`, with the other parity than `previous`.
+/// Returns the commit word for `head`, with the other parity than `previous`.
 #[inline(always)]
 const fn commit_word(head: u64, previous: u64) -> u64 {
     head << 1 | ((previous & 1) ^ 1)

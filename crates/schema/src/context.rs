@@ -1,39 +1,38 @@
 //! Contexts of user events: values that a session records with every event, in front of the
 //! payload.
 //!
-//! [`TABLE`] is the only list of them. Options, metadata, types that filters check, frames of
-//! filters, `trackway list --contexts` and help are made from it; the agent has the code that
-//! finds the values. Contexts of applications (`$app.`) and of kernel events have lists of their
-//! own.
+//! [`TABLE`] is the only list of them. Options, metadata, the filter's type check and frames,
+//! `trackway list --contexts` and help are generated from it; the agent has the code that finds the
+//! values. Application contexts (`$app.`) and contexts of kernel events have their own lists.
 
 use alloc::string::String;
 
 use crate::Scalar;
 
-/// A context's type.
+/// Type of a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContextType {
     /// A number.
     Scalar(Scalar),
-    /// Text of so many bytes, of which the last is a NUL.
+    /// Text of a fixed number of bytes, of which the last is a NUL.
     Text(usize),
 }
 
 /// A context of user events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context {
-    /// Its name: behind `--context`, and behind `$ctx.` in filters.
+    /// Name of the context in `--context`, and behind `$ctx.` in filters.
     pub name: &'static str,
-    /// Its bit in a session's list of contexts.
+    /// Bit of the context in a session's set of contexts.
     pub bit: u32,
-    /// Its type.
+    /// Type of the context's value.
     pub of: ContextType,
-    /// Its meaning, for people.
+    /// Meaning of the context, for people.
     pub about: &'static str,
 }
 
 impl Context {
-    /// Bytes that it takes in a record.
+    /// Returns the size of the context in a record, in bytes.
     pub const fn bytes(&self) -> usize {
         match self.of {
             ContextType::Scalar(scalar) => scalar.size_bytes(),
@@ -41,30 +40,30 @@ impl Context {
         }
     }
 
-    /// The context of this name.
+    /// Returns the context named `name`.
     pub fn named(name: &str) -> Option<&'static Self> {
         TABLE.iter().find(|context| context.name == name)
     }
 
-    /// Returns true if `bits` has its bit.
+    /// Returns true if `bits` contains the context's bit.
     pub const fn is_in(&self, bits: u32) -> bool {
         self.bit & bits != 0
     }
 }
 
-/// `vpid`: process id in its own namespace.
+/// `vpid`: process id in the process's own namespace.
 pub const VPID: u32 = 1;
-/// `vtid`: thread id in its own namespace.
+/// `vtid`: thread id in the process's own namespace.
 pub const VTID: u32 = 2;
 /// `procname`: the thread's name.
 pub const PROCNAME: u32 = 4;
-/// Contexts of applications; no row of [`TABLE`].
+/// Application contexts, which have no row in [`TABLE`].
 pub const APPLICATIONS: u32 = 8;
 
 /// Bytes of `procname`: the kernel's 16 and a terminator, as in LTTng.
 pub const PROCNAME_BYTES: usize = 17;
 
-/// Contexts, in the order in which they are in a record.
+/// User event contexts, in their order in a record.
 pub const TABLE: [Context; COUNT] = [
     Context {
         name: "vpid",
@@ -86,10 +85,10 @@ pub const TABLE: [Context; COUNT] = [
     },
 ];
 
-/// Number of contexts.
+/// Number of contexts in [`TABLE`].
 pub const COUNT: usize = 3;
 
-/// Bytes of the contexts whose bits are in `bits`.
+/// Returns the size in a record, in bytes, of the contexts whose bits are in `bits`.
 pub const fn record_bytes_of(bits: u32) -> usize {
     let (mut index, mut sum) = (0, 0);
     while index < COUNT {
@@ -101,7 +100,8 @@ pub const fn record_bytes_of(bits: u32) -> usize {
     sum
 }
 
-/// Index in [`TABLE`] of the context with this bit; [`COUNT`] if there is none.
+/// Returns the index in [`TABLE`] of the context with this bit; [`COUNT`] if no context has the
+/// bit.
 pub const fn index_of(bit: u32) -> usize {
     let mut index = 0;
     while index < COUNT && TABLE[index].bit != bit {
@@ -110,7 +110,7 @@ pub const fn index_of(bit: u32) -> usize {
     index
 }
 
-/// Names of all contexts: `vpid, vtid, procname`.
+/// Returns the names of all contexts: `vpid, vtid, procname`.
 pub fn join_names() -> String {
     TABLE.map(|context| context.name).join(", ")
 }

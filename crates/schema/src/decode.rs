@@ -1,4 +1,4 @@
-//! Reading a description back, from bytes that may be damaged or malicious.
+//! Decoding of event descriptions from bytes that may be damaged or malicious.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,16 +6,16 @@ use alloc::vec::Vec;
 use crate::wire::{VERSION, is_name};
 use crate::{ARRAY_LENGTH_MAX, FIELDS_MAX, LABELS_MAX, LEVEL_NAMES, Scalar, Shape};
 
-/// An event as a reader knows it.
+/// An event as decoded from its description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventDescription {
-    /// Its provider: the part before the colon.
+    /// Provider: the part of the full name before the colon.
     pub provider: String,
-    /// Its name: the part after the colon.
+    /// Name: the part of the full name after the colon.
     pub name: String,
-    /// Index into [`LEVEL_NAMES`].
+    /// Log level: index into [`LEVEL_NAMES`].
     pub level: u8,
-    /// Its payload, in the order of its bytes.
+    /// Fields of the payload, in the order of their bytes.
     pub fields: Vec<Field>,
 }
 
@@ -37,13 +37,13 @@ pub enum FieldKind {
     Str,
     /// UTF-8 text: 32-bit length, then bytes.
     Text,
-    /// This many scalars.
+    /// A fixed number of scalars.
     Array(Scalar, u16),
     /// A 32-bit count, then scalars.
     Sequence(Scalar),
     /// An integer with labels.
     Enumeration(Scalar, Vec<Label>),
-    /// A 32-bit count, then NUL-terminated strings. Only the kernel's events have it, whose
+    /// A 32-bit count, then NUL-terminated strings. Only kernel events have it, and their
     /// descriptions are never encoded.
     Strings,
 }
@@ -51,7 +51,7 @@ pub enum FieldKind {
 /// A label of an enumeration: a name for a closed range of values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
-    /// Its name.
+    /// Name of the label.
     pub name: String,
     /// First value, inclusive (unsigned 64-bit values as their two's complement).
     pub first: i64,
@@ -59,17 +59,17 @@ pub struct Label {
     pub last: i64,
 }
 
-/// Why bytes are not a description; the number is the offset of the offending byte.
+/// Reason why bytes are not a description; the number is the offset of the offending byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// The bytes end too early.
     Truncated(usize),
-    /// A version that this library does not know.
+    /// The description has a version that this library does not support.
     Version(u8),
-    /// A name that is empty or has bytes that no name may have.
+    /// A name is empty or contains a forbidden byte.
     Name(usize),
-    /// A type, shape, level, count or length out of its range.
+    /// A type, shape, level, count or length is out of its range.
     Value(usize),
 }
 
@@ -111,7 +111,7 @@ impl EventDescription {
         Ok(Self { provider, name, level, fields })
     }
 
-    /// Returns `provider:name`, as traces and rules spell it.
+    /// Returns `provider:name`, the spelling in traces and rules.
     pub fn full_name(&self) -> String {
         alloc::format!("{}:{}", self.provider, self.name)
     }

@@ -1,4 +1,4 @@
-//! Writing a description into bytes, without allocation.
+//! Encoding of event descriptions into bytes, without allocation.
 //!
 //! ```text
 //! description := version u8 | level u8 | field count u8 | provider | name | field*
@@ -11,7 +11,7 @@
 use crate::wire::{VERSION, is_name};
 use crate::{ARRAY_LENGTH_MAX, FIELDS_MAX, LABELS_MAX, NAME_BYTES_MAX, Scalar, Shape};
 
-/// Why a description cannot be encoded.
+/// Reason why a description cannot be encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EncodeError {
@@ -23,7 +23,7 @@ pub enum EncodeError {
     Limit,
 }
 
-/// Writes one description into a buffer that it is given.
+/// Encoder of one description into a caller's buffer.
 pub struct Encoder<'buffer> {
     buffer: &'buffer mut [u8],
     length: usize,
@@ -32,23 +32,23 @@ pub struct Encoder<'buffer> {
 
 const FIELD_COUNT_AT: usize = 2;
 
-/// The beginning of an event's description, which rules match.
+/// The beginning of an event's description: the part that rules match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heading<'bytes> {
-    /// The provider.
+    /// Provider of the event.
     pub provider: &'bytes [u8],
-    /// Its name.
+    /// Name of the event.
     pub name: &'bytes [u8],
-    /// Its level, 0–14.
+    /// Log level of the event, 0–14.
     pub level: u8,
 }
 
 impl<'bytes> Heading<'bytes> {
-    /// Longest beginning of a description that is needed, in bytes.
+    /// Greatest length of the beginning of a description that [`Self::read`] needs, in bytes.
     pub const BYTES_MAX: usize = FIELD_COUNT_AT + 1 + 2 * (1 + NAME_BYTES_MAX);
 
-    /// Reads it, without allocation, from a description or its first [`Self::BYTES_MAX`] bytes.
-    /// `None` where no [`Encoder`] wrote them.
+    /// Reads the heading, without allocation, from a description or its first [`Self::BYTES_MAX`]
+    /// bytes. Returns `None` if no [`Encoder`] wrote the bytes.
     pub fn read(encoded: &'bytes [u8]) -> Option<Self> {
         let (&[version, level, _], rest) = encoded.split_first_chunk()?;
         let (&provider_bytes, rest) = rest.split_first()?;
@@ -62,7 +62,7 @@ impl<'bytes> Heading<'bytes> {
     }
 }
 
-/// Returns true if these bytes may be the whole of a name.
+/// Returns true if `name` is valid as a complete name.
 fn is_full_name(name: &[u8]) -> bool {
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && is_name(name)
 }
@@ -82,7 +82,7 @@ impl<'buffer> Encoder<'buffer> {
         Ok(encoder)
     }
 
-    /// Adds a field. `scalar` is `None` for `Str` and `Text`; `length` counts for `Array` only.
+    /// Adds a field. `scalar` is `None` for `Str` and `Text`; `length` is used for `Array` only.
     pub fn add_field(
         &mut self,
         name: &[u8],
@@ -106,14 +106,14 @@ impl<'buffer> Encoder<'buffer> {
         Ok(())
     }
 
-    /// Adds a label to the enumeration just begun; call it `label_count` times.
+    /// Adds a label to the enumeration just begun; the caller must add `label_count` labels.
     pub fn add_label(&mut self, name: &[u8], first: i64, last: i64) -> Result<(), EncodeError> {
         self.bytes(&first.to_le_bytes())?;
         self.bytes(&last.to_le_bytes())?;
         self.name(name)
     }
 
-    /// The bytes written.
+    /// Returns the encoded bytes.
     pub fn finish(self) -> &'buffer [u8] {
         &self.buffer[..self.length]
     }

@@ -1,5 +1,5 @@
-//! The model of an event: provider, name, level and typed fields; its bytes, its hash, and the
-//! rules that select it.
+//! The model of an event: provider, name, level and typed fields; the encoding and hash of its
+//! description; the rules that select events and processes.
 //!
 //! A description travels from a traced program (which wrote it as C structures) through the shared
 //! window to the recorder, which turns it into trace metadata. Its readers must treat it as
@@ -24,15 +24,15 @@ pub use process_rule::{ProcessFacts, ProcessRules};
 pub use rule::{Rules, glob_matches};
 pub use view::{FieldView, FieldViews};
 
-/// Most fields that one event may have.
+/// Maximum number of fields of an event.
 pub const FIELDS_MAX: usize = 32;
 /// Longest provider, event or field name, in bytes (LTTng's limit less its terminator).
 pub const NAME_BYTES_MAX: usize = 254;
-/// Most labels of one enumeration.
+/// Maximum number of labels of an enumeration.
 pub const LABELS_MAX: usize = 256;
 /// Longest encoded description, in bytes.
 pub const ENCODED_BYTES_MAX: usize = 8192;
-/// Most elements of a fixed array.
+/// Maximum number of elements of a fixed array.
 pub const ARRAY_LENGTH_MAX: u16 = 1024;
 
 /// Log levels, with LTTng's names and numbers (lttng-ust(3), "LOG LEVELS"): smaller is graver.
@@ -79,7 +79,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// The scalar with this code, if there is one.
+    /// Returns the scalar with this code, if there is one.
     pub const fn from_code(code: u8) -> Option<Self> {
         Some(match code {
             1 => Self::I8,
@@ -101,7 +101,7 @@ impl Scalar {
         })
     }
 
-    /// Size in a record, in bytes.
+    /// Returns the size of the scalar in a record, in bytes.
     pub const fn size_bytes(self) -> usize {
         match self {
             Self::I8 | Self::U8 | Self::X8 | Self::Bool => 1,
@@ -111,17 +111,17 @@ impl Scalar {
         }
     }
 
-    /// Returns true if its integer is signed.
+    /// Returns true if the scalar is a signed integer.
     pub const fn is_signed(self) -> bool {
         matches!(self, Self::I8 | Self::I16 | Self::I32 | Self::I64)
     }
 
-    /// Returns true if it is printed in base 16.
+    /// Returns true if the scalar is printed in base 16.
     pub const fn is_hexadecimal(self) -> bool {
         matches!(self, Self::X8 | Self::X16 | Self::X32 | Self::X64)
     }
 
-    /// Returns true if it is a floating-point number.
+    /// Returns true if the scalar is a floating-point number.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64)
     }
@@ -146,7 +146,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The shape with this code, if there is one.
+    /// Returns the shape with this code, if there is one.
     pub const fn from_code(code: u8) -> Option<Self> {
         Some(match code {
             0 => Self::Scalar,
@@ -160,10 +160,11 @@ impl Shape {
     }
 }
 
-/// Hash of an encoded description (FNV-1a, 64 bits): the identity of an event in the window.
+/// Returns the hash of an encoded description (FNV-1a, 64 bits): the identity of an event in the
+/// window.
 ///
-/// Source: Fowler, Noll, Vo; draft-eastlake-fnv. Two descriptions that collide are told apart by
-/// comparing their bytes, so the hash needs to be quick, not strong.
+/// Source: Fowler, Noll, Vo; draft-eastlake-fnv. When two hashes are equal, readers compare the
+/// descriptions' bytes, so the hash must be quick, not strong.
 pub fn fnv1a_hash(encoded: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for &byte in encoded {

@@ -1,43 +1,44 @@
-//! Rules that select the processes of a session: by process id, executable and namespace.
+//! Process rules: they select the processes of a session by id, executable and namespace.
 
 use crate::glob_matches;
 
 /// The properties of a process that rules match.
 #[derive(Debug, Clone, Copy)]
 pub struct ProcessFacts<'bytes> {
-    /// Its id in its own namespace.
+    /// Process id in the process's own namespace.
     pub pid: u32,
-    /// Inode number of its process-id namespace; 0: not known, which no rule means.
+    /// Inode number of the process-id namespace; 0 if not known, which no rule matches.
     pub pid_namespace: u64,
-    /// Path of its executable; empty: not known, which no rule means.
+    /// Path of the executable; empty if not known, which no rule matches.
     pub executable: &'bytes [u8],
 }
 
-/// A session's rules for processes as they stand in the window, one a line:
+/// A session's process rules in the text form of the window, one rule a line:
 ///
 /// ```text
-/// pid=NAMESPACE:PID    this process
-/// exe=GLOB             those that run this: the file's name, or its path if there is a / in GLOB
-/// ns=NAMESPACE         those in this process-id namespace, by its inode number
+/// pid=NAMESPACE:PID    the process with this id in this namespace
+/// exe=GLOB             processes by executable: its name, or its path if GLOB contains a /
+/// ns=NAMESPACE         processes in the process-id namespace with this inode number
 /// ```
 ///
-/// Of each kind that is there, one must hold. No rules select every process. What cannot be read
-/// holds for none: these rules say who is left out, and damage must not let more in.
+/// At least one rule of each kind that occurs must match. An empty text selects every process. An
+/// unreadable line matches no process: rules exclude processes, and damage must not admit more.
 #[derive(Debug, Clone, Copy)]
 pub struct ProcessRules<'bytes> {
     text: &'bytes [u8],
 }
 
-/// Kinds of rules, and one for what is none.
+/// Number of kinds of rules, and one for unreadable lines.
 const KINDS: usize = 4;
 
 impl<'bytes> ProcessRules<'bytes> {
-    /// Rules in this text.
+    /// Creates the rules of this text.
     pub const fn new(text: &'bytes [u8]) -> Self {
         Self { text }
     }
 
-    /// Returns true if the process takes part. No allocation; time in proportion to the text.
+    /// Returns true if the rules select the process. Allocates nothing; takes time linear in the
+    /// text's length.
     pub fn selects(&self, process: &ProcessFacts<'_>) -> bool {
         let mut holds: [Option<bool>; KINDS] = [None; KINDS];
         for line in self.text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
@@ -72,7 +73,7 @@ fn matches_executable(glob: &[u8], path: &[u8]) -> bool {
     !asked.is_empty() && glob_matches(glob, asked)
 }
 
-/// Digits, and nothing else.
+/// Parses a decimal number that consists of digits alone.
 fn read_decimal(text: &[u8]) -> Option<u64> {
     let digit = |byte: &u8| byte.checked_sub(b'0').filter(|&digit| digit < 10).map(u64::from);
     let add = |value: u64, byte| value.checked_mul(10)?.checked_add(digit(byte)?);

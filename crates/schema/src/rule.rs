@@ -1,10 +1,10 @@
-//! Rules that select the events of a session: patterns for names, and levels; matched without
-//! allocation because the library inside a traced process matches them too.
+//! Event rules: patterns for names, and levels, that select the events of a session. They are
+//! matched without allocation because the agent in a traced process matches them too.
 
-/// Returns true if `pattern` matches all of `name`. `*` stands for any run of bytes, also an empty
-/// one; nothing else is special (LTTng's event rules, lttng-event-rule(7)).
+/// Returns true if `pattern` matches all of `name`. `*` matches any run of bytes, even an empty
+/// one; no other character is special (LTTng's event rules, lttng-event-rule(7)).
 ///
-/// Linear in practice, at worst `pattern × name` steps: only the latest star is retried.
+/// Takes linear time in practice, at worst `pattern × name` steps: only the latest star is retried.
 pub fn glob_matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -26,30 +26,30 @@ pub fn glob_matches(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
-/// Between a rule's pattern and its levels. No name of an event has it.
+/// Separator between a rule's pattern and its levels. No event name contains it.
 const LEVELS_SEPARATOR: u8 = b'\t';
 
-/// A session's event rules as they stand in the window, one a line:
+/// A session's event rules in the text form of the window, one rule a line:
 ///
 /// ```text
 /// rule   := ["!"] pattern ["\t" levels]
-/// levels := "<=" n | "=" n        n: 0 to 14 in decimal, as LTTng counts: smaller is graver
+/// levels := "<=" n | "=" n        n: 0 to 14 in decimal, LTTng's level: smaller is graver
 /// ```
 ///
-/// A pattern is one for `provider:name`. A line that begins with `!` excludes what the others
-/// include, wherever it stands. A line that cannot be read means nothing.
+/// A pattern matches `provider:name`. A line that begins with `!` excludes events that other lines
+/// include, wherever the line is. An unreadable line has no effect.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules<'bytes> {
     text: &'bytes [u8],
 }
 
 impl<'bytes> Rules<'bytes> {
-    /// Rules in this text.
+    /// Creates the rules of this text.
     pub const fn new(text: &'bytes [u8]) -> Self {
         Self { text }
     }
 
-    /// Returns true if the session records `provider:name` of this level (0–14).
+    /// Returns true if the session records `provider:name` at this level (0–14).
     pub fn selects(&self, provider: &[u8], name: &[u8], level: u8) -> bool {
         let mut full_name = [0_u8; 2 * crate::NAME_BYTES_MAX + 1];
         let length = provider.len() + 1 + name.len();
@@ -69,13 +69,13 @@ impl<'bytes> Rules<'bytes> {
         selected
     }
 
-    /// Returns true if the session records `provider:name` of some level.
+    /// Returns true if the session records `provider:name` at any level.
     pub fn may_select(&self, provider: &[u8], name: &[u8]) -> bool {
         (0..=LEVEL_MAX).any(|level| self.selects(provider, name, level))
     }
 }
 
-/// Highest level, the least grave.
+/// Highest level number, the least grave level.
 const LEVEL_MAX: u8 = crate::LEVEL_NAMES.len() as u8 - 1;
 
 /// A line of [`Rules`].
@@ -86,7 +86,7 @@ struct Rule<'bytes> {
 }
 
 impl<'bytes> Rule<'bytes> {
-    /// `None` for what is no rule.
+    /// Parses a rule; returns `None` if the line is unreadable.
     fn read(line: &'bytes [u8]) -> Option<Self> {
         let (excludes, rest) = match line.strip_prefix(b"!") {
             Some(rest) => (true, rest),
@@ -100,12 +100,12 @@ impl<'bytes> Rule<'bytes> {
     }
 }
 
-/// The levels that a rule means.
+/// The levels that a rule selects.
 #[derive(Debug, Clone, Copy)]
 enum Levels {
-    /// This one and what is graver.
+    /// This level and all graver ones.
     AtMost(u8),
-    /// This one alone.
+    /// This level alone.
     Exactly(u8),
 }
 
@@ -126,7 +126,7 @@ impl Levels {
     }
 }
 
-/// One or two digits, and nothing else.
+/// Parses a level of one or two digits.
 fn read_level(text: &[u8]) -> Option<u8> {
     if text.is_empty() || text.len() > 2 {
         return None;
@@ -177,7 +177,7 @@ mod tests {
         assert!(!rules.selects(b"app", b"noise", INFO), "wherever it stands");
     }
 
-    /// The levels at which `text` selects `app:request`, as a set of bits.
+    /// Returns the levels at which `text` selects `app:request`, as a set of bits.
     fn levels_of(text: &str) -> u32 {
         let rules = Rules::new(text.as_bytes());
         let of = |level: u8| u32::from(rules.selects(b"app", b"request", level)) << level;

@@ -1,25 +1,25 @@
-//! Fields of a description, one after another, without allocation: for traced programs.
+//! Iterator over the fields of an encoded description, without allocation, for traced programs.
 
 use crate::wire::VERSION;
 use crate::{FIELDS_MAX, LABELS_MAX, Scalar, Shape};
 
-/// A field, as an encoded description has it.
+/// A field of an encoded description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FieldView<'bytes> {
-    /// Its name.
+    /// Name of the field.
     pub name: &'bytes [u8],
-    /// Its shape.
+    /// Shape of the field.
     pub shape: Shape,
-    /// Its scalar; none of `Str` and `Text`.
+    /// Scalar of the field; `None` for `Str` and `Text`.
     pub scalar: Option<Scalar>,
-    /// Elements of an `Array`.
+    /// Number of elements of an `Array`.
     pub length: u16,
-    /// Its labels, one behind the other, as they are encoded.
+    /// Labels in encoded form, one after another.
     pub labels: &'bytes [u8],
 }
 
-/// Goes through the fields of an encoded description. It ends early where no [`crate::Encoder`]
-/// wrote the bytes: [`Self::is_whole`] tells.
+/// Iterator over the fields of an encoded description. It ends early if no [`crate::Encoder`] wrote
+/// the bytes; [`Self::is_whole`] reports this.
 #[derive(Debug, Clone)]
 pub struct FieldViews<'bytes> {
     rest: &'bytes [u8],
@@ -28,7 +28,7 @@ pub struct FieldViews<'bytes> {
 }
 
 impl<'bytes> FieldViews<'bytes> {
-    /// The fields of a description; `None` if it is none.
+    /// Creates the iterator; returns `None` if the bytes are no description.
     pub fn new(encoded: &'bytes [u8]) -> Option<Self> {
         let (&[version, _, count], rest) = encoded.split_first_chunk()?;
         let (_provider, rest) = split_name(rest)?;
@@ -37,7 +37,7 @@ impl<'bytes> FieldViews<'bytes> {
         (version == VERSION && left <= FIELDS_MAX).then_some(Self { rest, left, is_whole: true })
     }
 
-    /// Returns true if all fields so far made sense.
+    /// Returns true if all fields so far were valid.
     pub const fn is_whole(&self) -> bool {
         self.is_whole
     }
@@ -82,7 +82,7 @@ impl<'bytes> Iterator for FieldViews<'bytes> {
     }
 }
 
-/// A name and what is behind it.
+/// Splits a name from the bytes behind it.
 fn split_name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&length, rest) = bytes.split_first()?;
     rest.split_at_checked(length.into())
@@ -107,7 +107,7 @@ mod tests {
     }
 
     proptest! {
-        /// A description that decodes has the same fields as a view; any other view just ends.
+        /// If a description decodes, its view has the same fields; otherwise the view just ends.
         #[test]
         fn views_are_of_what_is_decoded(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut bytes = bytes;

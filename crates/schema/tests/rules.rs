@@ -1,9 +1,9 @@
-//! Rules are read from shared memory: whatever stands there, they answer, and mean what they say.
+//! Rules are read from shared memory: they must match as defined, and must not panic on any bytes.
 
 use proptest::prelude::*;
 use trackway_schema::{ProcessFacts, ProcessRules, Rules, glob_matches};
 
-/// A line: whether it excludes, its pattern, and the levels that it means, if it says so.
+/// A rule: true if it excludes; its pattern; its level, if any, and whether it is exact.
 type Line = (bool, String, Option<(bool, u8)>);
 
 fn any_line() -> impl Strategy<Value = Line> {
@@ -60,7 +60,7 @@ proptest! {
         let _ = Rules::new(&text).selects(&provider, &name, level);
     }
 
-    /// Rules with a byte or two changed.
+    /// Changes one byte of the rules' text.
     #[test]
     fn damaged_rules_never_panic(
         lines in prop::collection::vec(any_line(), 1..6),
@@ -74,7 +74,7 @@ proptest! {
         let _ = Rules::new(&text).selects(b"a", b"b", 4);
     }
 
-    /// A rule that is added to others of its kind lets no one out; one of a new kind no one in.
+    /// An added rule of an existing kind excludes no process; a rule of a new kind admits none.
     #[test]
     fn rules_for_processes_add_up(
         lines in prop::collection::vec("(pid=|exe=|ns=|)[1-3a*/:]{0,4}", 0..6),

@@ -1,9 +1,9 @@
-//! The recorder's decisions, as plain values in and out: how large buffers are, when they grow,
-//! how far writers may go, when to look next, what the clock line is, what options mean, and what
-//! a session does about what it is asked ([`machine`]).
+//! The recorder's decisions as pure functions of values: the size and growth of buffers, the limit
+//! for writers, the polling period, the clock line, the meaning of options, and the effects of
+//! requests on a session ([`machine`]).
 //!
-//! No input, no output, no clock of its own: a driver brings readings and positions and carries out
-//! the results. So every decision can be tested without a window.
+//! This crate has no input, no output and no clock: a driver passes readings and positions and
+//! carries out the results. So tests can check every decision without a window.
 #![forbid(unsafe_code)]
 
 mod control;

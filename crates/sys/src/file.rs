@@ -16,28 +16,28 @@ pub struct Fd(i32);
 pub struct Status {
     /// File type and permission bits.
     pub mode: u32,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
     /// Length, in bytes.
     pub bytes: u64,
-    /// Memory or disk space that it has, in bytes.
+    /// Allocated memory or disk space, in bytes.
     pub allocated_bytes: u64,
-    /// Device.
+    /// Number of the device.
     pub device: u64,
-    /// Inode.
+    /// Number of the inode.
     pub inode: u64,
-    /// Links.
+    /// Number of hard links.
     pub links: u64,
 }
 
 impl Status {
-    /// Returns true if it is a regular file.
+    /// Returns true if the file is a regular file.
     pub const fn is_regular(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFREG
     }
 }
 
-/// Checks that RLIMIT_FSIZE allows files of so many bytes.
+/// Checks that RLIMIT_FSIZE allows files of this size.
 fn check_size_limit(bytes: u64) -> Result<(), Errno> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is ours.
@@ -46,24 +46,24 @@ fn check_size_limit(bytes: u64) -> Result<(), Errno> {
 }
 
 impl Fd {
-    /// open(2) with these flags (O_CLOEXEC added) and mode.
+    /// Opens a file: open(2) with these flags (O_CLOEXEC added) and mode.
     pub fn open(path: &CStr, flags: i32, mode: u32) -> Result<Self, Errno> {
         // SAFETY: `path` is NUL-terminated.
         let fd = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, mode) };
         Errno::check(fd.into()).map(|_| Self(fd))
     }
 
-    /// Takes over a descriptor that the kernel has just given us.
+    /// Takes over a descriptor that the kernel has just returned.
     pub(crate) const fn adopt(fd: i32) -> Self {
         Self(fd)
     }
 
-    /// The number.
+    /// Returns the number of the descriptor.
     pub const fn raw(&self) -> i32 {
         self.0
     }
 
-    /// fstat(2).
+    /// Returns the status of the file: fstat(2).
     pub fn status(&self) -> Result<Status, Errno> {
         let mut stat = core::mem::MaybeUninit::<libc::stat>::uninit();
         // SAFETY: `stat` has room for what fstat writes.
@@ -72,25 +72,25 @@ impl Fd {
         Ok(status_from_stat(&unsafe { stat.assume_init() }))
     }
 
-    /// fallocate(2): backs `[offset, offset + bytes)` with memory and makes the file that long.
-    /// EFBIG where RLIMIT_FSIZE does not allow it; the kernel would send SIGXFSZ, which kills.
+    /// Backs `[offset, offset + bytes)` with memory and makes the file that long: fallocate(2).
+    /// Returns EFBIG if RLIMIT_FSIZE forbids it; the kernel would send SIGXFSZ, which kills.
     pub fn allocate(&self, offset: u64, bytes: u64) -> Result<(), Errno> {
         check_size_limit(offset.saturating_add(bytes))?;
         self.fallocate(0, offset, bytes)
     }
 
-    /// ftruncate(2), to make the file so long, without memory behind it. EFBIG as above.
+    /// Makes the file this long, without memory: ftruncate(2). EFBIG if RLIMIT_FSIZE forbids it.
     pub fn lengthen(&self, bytes: u64) -> Result<(), Errno> {
         check_size_limit(bytes)?;
         self.shorten(bytes)
     }
 
-    /// fallocate(2): gives the memory of `[offset, offset + bytes)` back; it reads as zero then.
+    /// Frees the memory of `[offset, offset + bytes)`, which reads as zero then: fallocate(2).
     pub fn punch(&self, offset: u64, bytes: u64) -> Result<(), Errno> {
         self.fallocate(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, bytes)
     }
 
-    /// ftruncate(2), to make the file shorter: no process may touch the part behind the new end any
+    /// Makes the file shorter: ftruncate(2). No process may touch the part after the new end any
     /// more.
     pub fn shorten(&self, bytes: u64) -> Result<(), Errno> {
         // SAFETY: no memory of ours is involved.
@@ -109,7 +109,7 @@ impl Fd {
         }
     }
 
-    /// pread(2) until `into` is full; `Ok(false)` where the file ends before.
+    /// Reads by pread(2) until `into` is full; returns `Ok(false)` if the file ends before.
     pub fn read_at(&self, mut into: &mut [u8], mut offset: u64) -> Result<bool, Errno> {
         while !into.is_empty() {
             // SAFETY: `into` is ours, with its length.
@@ -129,9 +129,9 @@ impl Fd {
         Ok(true)
     }
 
-    /// flock(2), exclusive; returns false if another process holds the lock. It is held until the
-    /// last copy of the descriptor is closed. Never waits: any process that can open the file may
-    /// hold the lock for good.
+    /// Takes an exclusive lock (flock(2)); returns false if another process holds the lock. The
+    /// lock is held until the last copy of the descriptor is closed. Never waits: any process that
+    /// can open the file may hold the lock for good.
     pub fn try_lock(&self) -> Result<bool, Errno> {
         // SAFETY: no memory of ours is involved.
         let result = unsafe { libc::flock(self.0, libc::LOCK_EX | libc::LOCK_NB) };
@@ -142,7 +142,7 @@ impl Fd {
         }
     }
 
-    /// Lets go of [`Fd::try_lock`].
+    /// Releases the lock of [`Fd::try_lock`].
     pub fn unlock(&self) {
         // SAFETY: no memory of ours is involved.
         unsafe { libc::flock(self.0, libc::LOCK_UN) };
@@ -154,7 +154,7 @@ impl Fd {
     pub fn try_lease(&self) -> Result<bool, Errno> {
         /// fcntl(2): the signal that announces an open of a leased file.
         const F_SETSIG: libc::c_int = 10;
-        // SAFETY: no memory of ours is involved. SIGIO, which it is otherwise, ends a process.
+        // SAFETY: no memory of ours is involved. The default signal, SIGIO, would end a process.
         let result = unsafe {
             libc::fcntl(self.0, F_SETSIG, libc::SIGURG);
             libc::fcntl(self.0, libc::F_SETLEASE, libc::F_WRLCK)
@@ -166,26 +166,26 @@ impl Fd {
         }
     }
 
-    /// Lets go of [`Fd::try_lease`].
+    /// Releases the lease of [`Fd::try_lease`].
     pub fn end_lease(&self) {
         // SAFETY: no memory of ours is involved.
         unsafe { libc::fcntl(self.0, libc::F_SETLEASE, libc::F_UNLCK) };
     }
 
-    /// fchmod(2).
+    /// Sets the mode of the file: fchmod(2).
     pub fn set_mode(&self, mode: u32) -> Result<(), Errno> {
         // SAFETY: no memory of ours is involved.
         Errno::check(unsafe { libc::fchmod(self.0, mode) }.into()).map(|_| ())
     }
 
-    /// fchown(2): gives the file to user `uid`; its group stays.
+    /// Gives the file to user `uid`: fchown(2). The group stays.
     pub fn set_owner(&self, uid: u32) -> Result<(), Errno> {
         const SAME: libc::gid_t = libc::gid_t::MAX;
         // SAFETY: no memory of ours is involved.
         Errno::check(unsafe { libc::fchown(self.0, uid, SAME) }.into()).map(|_| ())
     }
 
-    /// Gives the open file a name: linkat(2) of an O_TMPFILE file, through /proc as open(2) shows.
+    /// Gives the open file a name: linkat(2) of an O_TMPFILE file, through /proc as in open(2).
     /// Fails with EEXIST if the name exists.
     pub fn link_as(&self, path: &CStr) -> Result<(), Errno> {
         let mut name = [0_u8; 40];
@@ -211,7 +211,7 @@ impl Drop for Fd {
     }
 }
 
-/// stat(2), following links.
+/// Returns the status of the file at `path`: stat(2), following links.
 pub fn status_of(path: &CStr) -> Result<Status, Errno> {
     let mut stat = core::mem::MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `path` is NUL-terminated and `stat` has room for what stat writes.
@@ -220,7 +220,7 @@ pub fn status_of(path: &CStr) -> Result<Status, Errno> {
     Ok(status_from_stat(&unsafe { stat.assume_init() }))
 }
 
-/// Checks that the calling thread may write there, with its effective ids: faccessat(2).
+/// Checks that the calling thread may write to `path`, with its effective ids: faccessat(2).
 pub fn check_writable(path: &CStr) -> Result<(), Errno> {
     let (folder, flags) = (libc::AT_FDCWD, libc::AT_EACCESS);
     // SAFETY: `path` is NUL-terminated.
@@ -228,13 +228,13 @@ pub fn check_writable(path: &CStr) -> Result<(), Errno> {
         .map(|_| ())
 }
 
-/// unlink(2).
+/// Removes a name: unlink(2).
 pub fn unlink(path: &CStr) -> Result<(), Errno> {
     // SAFETY: `path` is NUL-terminated.
     Errno::check(unsafe { libc::unlink(path.as_ptr()) }.into()).map(|_| ())
 }
 
-/// Bytes that the file system of `fd` has free for everyone.
+/// Returns the bytes that the file system of `fd` has free for unprivileged users.
 pub fn free_bytes(fd: &Fd) -> Result<u64, Errno> {
     let mut status = core::mem::MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: `status` has room for what fstatvfs writes.
@@ -247,14 +247,14 @@ pub fn free_bytes(fd: &Fd) -> Result<u64, Errno> {
 /// The results of statvfs(3) that are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSystem {
-    /// Bytes free for everyone.
+    /// Bytes free for unprivileged users.
     pub free_bytes: u64,
-    /// Nothing there can be executed.
+    /// True if no file there can be executed.
     pub is_noexec: bool,
 }
 
 impl FileSystem {
-    /// The one that `path` is on.
+    /// Returns the file system that contains `path`.
     pub fn of(path: &CStr) -> Result<Self, Errno> {
         let mut status = core::mem::MaybeUninit::<libc::statvfs>::uninit();
         // SAFETY: `path` is NUL-terminated and `status` has room for what statvfs writes.

@@ -5,18 +5,18 @@ use core::ffi::CStr;
 use crate::Errno;
 use crate::file::Fd;
 
-/// Room for events that are read at a time, in bytes: the longest has a header and 256 bytes.
+/// Size of the buffer for one read, in bytes: the longest event has a header and 256 bytes.
 const ROOM_BYTES: usize = 4096;
-/// Most reads in one [`Names::take`].
+/// Maximum number of reads in one [`Names::take`].
 const READS_MAX: usize = 64;
 /// Length of an event's header: inotify(7), `struct inotify_event`.
 const HEADER_BYTES: usize = 16;
 
-/// A folder that is watched for files that get a name there: made, linked, or moved there.
+/// A folder that is watched for new names: of files made, linked, or moved there.
 #[derive(Debug)]
 pub struct Names(Fd);
 
-/// Room for events, aligned as they are.
+/// Buffer for events, with their alignment.
 #[repr(align(8))]
 struct NameBuffer([u8; ROOM_BYTES]);
 
@@ -38,13 +38,13 @@ impl Names {
         Errno::check(added.into()).map(|_| watch)
     }
 
-    /// Its descriptor: readable when there is something to take.
+    /// Returns the descriptor, which is readable when names are pending.
     pub const fn fd(&self) -> &Fd {
         &self.0
     }
 
-    /// Gives `on_name` the names that have come since the last call, a bounded number of them: the
-    /// descriptor stays readable where there are more. Returns false if the kernel dropped some.
+    /// Passes the names since the last call to `on_name`, up to a limit: the descriptor stays
+    /// readable if there are more. Returns false if the kernel dropped names.
     pub fn take(&self, on_name: &mut dyn FnMut(&[u8])) -> bool {
         let mut room = NameBuffer([0; ROOM_BYTES]);
         for _ in 0..READS_MAX {
@@ -61,7 +61,7 @@ impl Names {
     }
 }
 
-/// Gives `on_name` the names in these events; returns false if one says that others were dropped.
+/// Passes the names in these events to `on_name`; returns false if others were dropped.
 fn each_name(mut events: &[u8], on_name: &mut dyn FnMut(&[u8])) -> bool {
     let word = |event: &[u8], at: usize| {
         event.get(at..at + 4).and_then(|word| Some(u32::from_ne_bytes(word.try_into().ok()?)))
@@ -72,7 +72,7 @@ fn each_name(mut events: &[u8], on_name: &mut dyn FnMut(&[u8])) -> bool {
         }
         let end = HEADER_BYTES + length as usize;
         let Some(name) = events.get(HEADER_BYTES..end) else { return true };
-        // Filled up with zeros.
+        // The kernel pads names with zeros.
         on_name(name.split(|byte| *byte == 0).next().unwrap_or(name));
         events = &events[end..];
     }
@@ -120,7 +120,7 @@ mod tests {
         let mut event = [0_u8; HEADER_BYTES];
         event[4..8].copy_from_slice(&libc::IN_Q_OVERFLOW.to_ne_bytes());
         assert!(!each_name(&event, &mut |_| panic!("no name")));
-        // Nor does half an event hurt.
+        // Half an event does no harm either.
         event[4..8].copy_from_slice(&libc::IN_CREATE.to_ne_bytes());
         event[12..16].copy_from_slice(&99_u32.to_ne_bytes());
         assert!(each_name(&event, &mut |_| panic!("no name")));

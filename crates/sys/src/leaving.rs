@@ -1,18 +1,18 @@
-//! Ending at once by a signal, though the kernel takes long to close what the process has open.
+//! Immediate end by a signal, although the kernel takes long to close the process's descriptors.
 //!
 //! A parent waits for a process until all its files are closed, and no second signal changes that:
-//! for hundreds of tracepoints, half a minute. So the signal's handler leaves them to a copy of the
-//! process, which has nothing else open, and waits only for the end of the process itself.
+//! for hundreds of tracepoints, half a minute. So the signal's handler leaves such files to a copy
+//! of the process, which has nothing else open. The parent then waits only for the process itself.
 
 use core::fmt::{self, Write as _};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Signals that end a process unless it has others in mind.
+/// Signals that end a process by default.
 const SIGNALS: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
-/// Descriptors that can be left to the copy; the last owner closes those above.
+/// Limit of descriptors that can be left to the copy; the process itself closes higher ones.
 const DESCRIPTORS_MAX: usize = 1 << 16;
-/// Period in which the copy looks whether the process is gone, and the most looks.
+/// Period in which the copy polls for the process's end, and the maximum number of polls.
 const POLL_NS: libc::c_long = 5_000_000;
 const POLLS_MAX: u32 = 60_000;
 
@@ -25,20 +25,20 @@ static REPORTS: AtomicBool = AtomicBool::new(false);
 /// A guard: while it exists, signals end the process at once.
 #[derive(Debug)]
 pub struct FastExitGuard {
-    /// Signals that were to end it, and do so again afterwards.
+    /// True for each signal whose default action the guard replaced.
     replaced: [bool; SIGNALS.len()],
 }
 
 impl FastExitGuard {
-    /// From here on; it is said on stderr what is left behind if `says`. Signals that are ignored
-    /// stay ignored. There is one at a time.
+    /// Makes the guard. With `says`, the handler reports on stderr what it leaves to the copy.
+    /// Signals that are ignored stay ignored. Only one guard may exist at a time.
     pub fn at_once(says: bool) -> Self {
         REPORTS.store(says, Ordering::Relaxed);
         let mut replaced = [false; SIGNALS.len()];
         for (signal, replaced) in SIGNALS.into_iter().zip(&mut replaced) {
             let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-            // SAFETY: the action is filled in, or stays all zero, which is one; the handler calls
-            // what may be called there (signal-safety(7)).
+            // SAFETY: the action is filled in, or stays all zero, which is valid; the handler calls
+            // only async-signal-safe functions (signal-safety(7)).
             unsafe {
                 let null = core::ptr::null_mut();
                 libc::sigaction(signal, core::ptr::null(), action.as_mut_ptr());
@@ -56,7 +56,7 @@ impl FastExitGuard {
         Self { replaced }
     }
 
-    /// This descriptor takes long to close.
+    /// Marks a descriptor that takes long to close.
     pub fn expect_slow(&self, descriptor: i32) {
         let number = usize::try_from(descriptor).unwrap_or(usize::MAX);
         if let Some(word) = SLOW_DESCRIPTORS.get(number / 64) {
@@ -75,7 +75,7 @@ impl Drop for FastExitGuard {
     }
 }
 
-/// The handler. All signals are blocked.
+/// Handles a signal, while all signals are blocked.
 extern "C" fn exit_on_signal(signal: libc::c_int) {
     let slow: u32 =
         SLOW_DESCRIPTORS.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum();
@@ -102,9 +102,9 @@ extern "C" fn exit_on_signal(signal: libc::c_int) {
 ///
 /// # Safety
 ///
-/// For a child that no other code knows.
+/// The calling process is a child that no other code knows.
 unsafe fn hold_until_gone(process: libc::pid_t) -> ! {
-    // SAFETY: descriptors, signals and a name of its own.
+    // SAFETY: the calls affect only this process's descriptors, signals and name.
     unsafe {
         for (number, word) in (0..).zip(&SLOW_DESCRIPTORS) {
             let word = word.load(Ordering::Relaxed);
@@ -128,7 +128,7 @@ unsafe fn hold_until_gone(process: libc::pid_t) -> ! {
     }
 }
 
-/// Text on the stack: as much as fits.
+/// Text on the stack, cut to fit.
 struct Line {
     bytes: [u8; 200],
     length: usize,
@@ -144,7 +144,7 @@ impl fmt::Write for Line {
     }
 }
 
-/// Says what is left behind.
+/// Reports the descriptors that are left to the copy.
 fn report_slow_descriptors(slow: u32) {
     if !REPORTS.load(Ordering::Relaxed) {
         return;

@@ -1,7 +1,7 @@
-//! Safe wrappers over what Trackway needs of Linux and of the processor.
+//! Safe wrappers over the functions of Linux and of the processor that Trackway needs.
 //!
 //! No policy and no state: each function is one system call or one instruction with its unsafety
-//! discharged. Nothing here allocates except where its name says so, because the library inside
+//! discharged. Nothing here allocates unless its name indicates that, because the library inside
 //! traced processes uses it too. Errors are errno values.
 #![no_std]
 
@@ -23,19 +23,19 @@ pub mod wait;
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// The calling thread's errno.
+    /// Returns the calling thread's errno.
     pub fn last() -> Self {
         // SAFETY: errno's address is valid for the calling thread.
         Self(unsafe { *libc::__errno_location() })
     }
 
-    /// Makes it the calling thread's errno.
+    /// Sets the calling thread's errno to this value.
     pub fn set(self) {
         // SAFETY: errno's address is valid for the calling thread.
         unsafe { *libc::__errno_location() = self.0 };
     }
 
-    /// Result of a system call that returns -1 on failure.
+    /// Converts the result of a system call that returns -1 on failure.
     pub(crate) fn check(result: i64) -> Result<i64, Self> {
         if result < 0 { Err(Self::last()) } else { Ok(result) }
     }

@@ -1,9 +1,9 @@
-//! Mappings.
+//! Memory mappings.
 
 use crate::Errno;
 use crate::file::Fd;
 
-/// A shared mapping of a file that is never unmapped: writers may be anywhere in it.
+/// A shared mapping of a file. It is never unmapped, because writers may be anywhere in it.
 ///
 /// Its first part is readable and writable, the rest is address space without access, kept for
 /// [`Mapping::extend`].
@@ -14,17 +14,17 @@ pub struct Mapping {
     reserved: u64,
 }
 
-// SAFETY: a mapping is an address range; what is in it is accessed by atomics and raw copies.
+// SAFETY: a mapping is an address range; its content is accessed by atomics and raw copies.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: a mapping is an address range; its content is accessed by atomics and raw copies.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `reserved` bytes of `fd`, shared, of which `bytes` (whole pages, not more)
-    /// are readable and writable. The file may be shorter: what lies behind its end must not be
-    /// touched.
+    /// Maps the first `reserved` bytes of `fd`, shared, of which `bytes` (whole pages, at most
+    /// `reserved`) are readable and writable. The file may be shorter: bytes after its end must not
+    /// be touched.
     ///
-    /// A core dump has nothing of it (`MADV_DONTDUMP`).
+    /// Core dumps omit the mapping (`MADV_DONTDUMP`).
     pub fn new(fd: &Fd, bytes: u64, reserved: u64) -> Result<Self, Errno> {
         let bytes = bytes.min(reserved);
         let access = if bytes == reserved { WRITABLE } else { libc::PROT_NONE };
@@ -43,17 +43,17 @@ impl Mapping {
             unsafe { mapping.unmap() };
             return Err(errno);
         }
-        // SAFETY: the range is this mapping's. A core dump is none the worse where this fails.
+        // SAFETY: the range is this mapping's. If the call fails, core dumps are only larger.
         unsafe { libc::madvise(base, reserved as usize, libc::MADV_DONTDUMP) };
         Ok(mapping)
     }
 
-    /// A mapping that [`Mapping::new`] has made, with so many bytes readable and writable.
+    /// Recreates a mapping of [`Mapping::new`], with `bytes` readable and writable bytes.
     ///
     /// # Safety
     ///
-    /// `base` and `reserved` are those of a mapping that is never unmapped, and the first `bytes`
-    /// bytes of it stay accessible.
+    /// `base` and `reserved` belong to a mapping that is never unmapped, and its first `bytes`
+    /// bytes stay accessible.
     pub const unsafe fn from_parts(base: *mut u8, bytes: u64, reserved: u64) -> Self {
         Self { base, bytes, reserved }
     }
@@ -62,7 +62,7 @@ impl Mapping {
     ///
     /// # Errors
     ///
-    /// If more is not reserved, or the system refuses: then what was readable still is.
+    /// Fails if more is not reserved, or if the system refuses: then the access is unchanged.
     pub fn extend(&self, bytes: u64) -> Result<(), Errno> {
         if bytes > self.reserved {
             return Err(Errno(libc::ENOMEM));
@@ -72,39 +72,39 @@ impl Mapping {
         Errno::check(i64::from(result)).map(drop)
     }
 
-    /// Returns its start.
+    /// Returns the start of the mapping.
     #[inline(always)]
     pub const fn base(&self) -> *mut u8 {
         self.base
     }
 
-    /// Returns the size of its readable and writable part, in bytes from its start.
+    /// Returns the size of the readable and writable part, in bytes from the mapping's start.
     #[inline(always)]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns the address space that it takes, in bytes.
+    /// Returns the address space that the mapping takes, in bytes.
     #[inline(always)]
     pub const fn reserved(&self) -> u64 {
         self.reserved
     }
 
-    /// Puts zero pages of this process's own in place of `[from, from + bytes)` of the mapping: at
-    /// no moment is there nothing. They take no memory before they are written, and are writable
-    /// where the mapping is; up to `needed` (bytes of the mapping) only, where the system promises
-    /// no more memory than it has (overcommit_memory 2).
+    /// Replaces `[from, from + bytes)` of the mapping by zero pages of this process's own, which
+    /// are mapped at every moment. The pages take no memory before they are written, and are
+    /// writable where the mapping is; only up to `needed` (bytes of the mapping), if the system
+    /// promises no more memory than it has (overcommit_memory 2).
     ///
     /// # Errors
     ///
-    /// If there is no such memory to be had: then nothing has changed, or a first part.
+    /// Fails if the system has no such memory: then nothing has changed, or a first part.
     pub fn blank(&self, from: u64, bytes: u64, needed: u64) -> Result<(), Errno> {
         let length = bytes.min(self.reserved.saturating_sub(from));
         let [writable, needed] =
             [self.bytes, needed].map(|end| end.saturating_sub(from).min(length));
         let target: *mut libc::c_void = self.base.wrapping_add(from as usize).cast();
         let Some(mut zeros) = ZeroPages::new(length, writable, needed) else {
-            // No address space for both (RLIMIT_AS).
+            // The address space is too small for mapping and zeros (RLIMIT_AS).
             let flags =
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
             // SAFETY: the target is part of this mapping, whose users read atomics or raw bytes
@@ -116,12 +116,12 @@ impl Mapping {
         rest.blank_by(&mut zeros, length)
     }
 
-    /// The same up to `end`, from where the zeros were taken up to before, by zeros that are as
-    /// long as the mapping.
+    /// Replaces the mapping up to `end` by `zeros`, which are as long as the mapping. Begins where
+    /// an earlier call with these zeros ended.
     ///
     /// # Errors
     ///
-    /// As [`Self::blank`]; or if the zeros are shorter.
+    /// Fails like [`Self::blank`], or if the zeros are shorter.
     pub fn blank_by(&self, zeros: &mut ZeroPages, end: u64) -> Result<(), Errno> {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         let end = end.min(self.reserved);
@@ -147,7 +147,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Maps `fd` in the place of this mapping. Its users go on in the file.
+    /// Maps `fd` in place of this mapping. Users of the mapping continue in the file.
     pub fn refill(&self, fd: &Fd) -> Result<(), Errno> {
         let parts = [(0, self.bytes, WRITABLE), (self.bytes, self.reserved, libc::PROT_NONE)];
         for (from, to, access) in parts.into_iter().filter(|(from, to, _)| from < to) {
@@ -162,13 +162,13 @@ impl Mapping {
             if result == libc::MAP_FAILED {
                 return Err(Errno::last());
             }
-            // SAFETY: as in `new`.
+            // SAFETY: the range is this mapping's.
             unsafe { libc::madvise(at, bytes, libc::MADV_DONTDUMP) };
         }
         Ok(())
     }
 
-    /// Unmaps it. For programs that opened a window to look at it, never for the agent.
+    /// Unmaps the mapping. For programs that only inspect a window, never for the agent.
     ///
     /// # Safety
     /// No reference into the mapping is used afterwards.
@@ -181,10 +181,10 @@ impl Mapping {
 const WRITABLE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 const SHARED: libc::c_int = libc::MAP_SHARED | libc::MAP_NORESERVE;
 
-/// Zero pages to be put in place of a mapping's: see [`Mapping::blank_by`].
+/// Zero pages that replace the pages of a mapping: see [`Mapping::blank_by`].
 ///
-/// Private ones; or, where the program may have no more data (RLIMIT_DATA), shared ones, which that
-/// limit does not count.
+/// The pages are private; or shared, if the program may have no more data (RLIMIT_DATA), because
+/// that limit does not count shared pages.
 #[derive(Debug)]
 pub struct ZeroPages {
     base: *mut libc::c_void,
@@ -198,16 +198,16 @@ pub struct ZeroPages {
 }
 
 impl ZeroPages {
-    /// `length` bytes, of which the first `writable` are so; or, where there is no such memory, the
-    /// first `needed`. `None`: there is not so much either.
+    /// Maps `length` bytes, of which the first `writable` are writable; or, if there is no such
+    /// memory, the first `needed`. `None`: the system has not even that memory.
     pub fn new(length: u64, writable: u64, needed: u64) -> Option<Self> {
         let bytes = length as usize;
         for kind in [libc::MAP_PRIVATE, libc::MAP_SHARED] {
             let flags = kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
             // SAFETY: the mapping is new, and has no other user.
             unsafe {
-                // mlockall(2) may say that new memory is to be filled at once, which is taken back
-                // here before there is access that would do it.
+                // After mlockall(2), the kernel may fill new memory at once. munlock(2) prevents
+                // that before the memory is accessible.
                 let base = libc::mmap(core::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0);
                 if base == libc::MAP_FAILED {
                     continue;
@@ -226,13 +226,13 @@ impl ZeroPages {
 }
 
 impl ZeroPages {
-    /// Returns true if they are what [`Self::new`] would make.
+    /// Returns true if the pages can replace those that [`Self::new`] would make.
     pub const fn suffice(&self, length: u64, writable: u64, needed: u64) -> bool {
         let end = if self.is_least { needed } else { writable };
         self.length == length && self.writable >= end
     }
 
-    /// Returns true if no part of them has been moved.
+    /// Returns true if no part of the pages has been moved.
     pub const fn are_whole(&self) -> bool {
         self.moved_bytes == 0
     }
@@ -248,8 +248,8 @@ impl Drop for ZeroPages {
     }
 }
 
-/// One page that a fork child finds zeroed (MADV_WIPEONFORK, madvise(2)), or `None` where the
-/// kernel cannot.
+/// Maps one page that a fork child finds zeroed (MADV_WIPEONFORK, madvise(2)). `None`: the kernel
+/// cannot.
 pub fn map_wiped_on_fork() -> Option<*mut u64> {
     const PAGE: usize = 4096;
     // SAFETY: a new private mapping touches nothing of ours.
@@ -273,18 +273,18 @@ pub fn map_wiped_on_fork() -> Option<*mut u64> {
     }
 }
 
-/// Memory of this process that is executed, mapped twice: at `at`, in the place of what is there,
-/// where it is executed; and where it is written, which is the answer. `None` where the system
-/// gives none (SELinux's execmem, seccomp, `vm.memfd_noexec`).
+/// Maps executable memory twice: executable at `at`, in place of the present pages; and writable at
+/// the returned address. `None`: the system refuses (SELinux's execmem, seccomp,
+/// `vm.memfd_noexec`).
 ///
 /// The memory is a file without a name (memfd_create(2)) that is closed here, so no process can
-/// open it; fork children get the first mapping alone (MADV_DONTFORK). Takes no memory before it is
-/// written.
+/// open it; fork children get only the executable mapping (MADV_DONTFORK). Takes no memory before
+/// it is written.
 ///
 /// # Safety
-/// So many bytes from `at` on are whole pages, and their content is not needed.
+/// `bytes` bytes from `at` on are whole pages, and their content is not needed.
 pub unsafe fn map_executable(at: *mut u8, bytes: usize) -> Option<*mut u8> {
-    /// Since Linux 6.3 it has to be said whether the file may be executed; before, it cannot be.
+    /// Flag for an executable file, required since Linux 6.3; older kernels refuse it.
     const MFD_EXEC: libc::c_uint = 0x10;
     let create = |flags| {
         // SAFETY: the name is a C string.
@@ -311,8 +311,8 @@ pub unsafe fn map_executable(at: *mut u8, bytes: usize) -> Option<*mut u8> {
     }
 }
 
-/// Maps zeros of this process's own at `at`, where it has nothing mapped, or something that it does
-/// not need any more. If that cannot be, nothing has changed.
+/// Maps private zeros at `at`, in place of nothing or of pages that the process no longer needs. If
+/// the system refuses, nothing has changed.
 ///
 /// # Safety
 /// The content of the mapped pages is not needed.
@@ -326,8 +326,8 @@ pub unsafe fn map_zeros(at: *mut u8, bytes: usize) {
 mod tests {
     use super::*;
 
-    /// A process that may have no file of that size gets no such memory, and lives (SIGXFSZ would
-    /// kill it).
+    /// A process that may have no file of that size gets no such memory, and survives (SIGXFSZ
+    /// would kill it).
     #[test]
     fn memory_that_is_executed_is_a_file_of_a_size_that_is_allowed() {
         // SAFETY: the child makes system calls only, and ends by one.

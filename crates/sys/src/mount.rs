@@ -1,12 +1,12 @@
 //! File systems that are mounted nowhere: made by fsopen(2), reached by their descriptor alone,
-//! gone with it.
+//! removed with the descriptor.
 
 use core::ffi::CStr;
 
 use crate::Errno;
 use crate::file::Fd;
 
-/// Nothing there can be executed, no device opened, no privilege gained (linux/mount.h).
+/// Mount attributes: no set-user-id rights, no devices, no execution (linux/mount.h).
 const MOUNT_ATTR_NOSUID: u32 = 0x2;
 const MOUNT_ATTR_NODEV: u32 = 0x4;
 const MOUNT_ATTR_NOEXEC: u32 = 0x8;
@@ -14,8 +14,8 @@ const FSOPEN_CLOEXEC: u32 = 1;
 const FSMOUNT_CLOEXEC: u32 = 1;
 const FSCONFIG_CMD_CREATE: u32 = 6;
 
-/// The root folder of a file system of this type, as a mount that no folder shows. For those that
-/// need no device or option. EPERM without CAP_SYS_ADMIN; ENOSYS before Linux 5.2.
+/// Makes a file system of this type, mounted in no folder, and returns its root folder. For types
+/// that need no device or option. EPERM without CAP_SYS_ADMIN; ENOSYS before Linux 5.2.
 pub fn mount_detached(kind: &CStr) -> Result<Fd, Errno> {
     // SAFETY: `kind` is NUL-terminated.
     let context = unsafe { libc::syscall(libc::SYS_fsopen, kind.as_ptr(), FSOPEN_CLOEXEC) };

@@ -1,4 +1,4 @@
-//! Signals: blocked and read as values, sent, and the one that a truncated mapping raises.
+//! Signals: blocked, read as values, sent, and SIGBUS of a truncated mapping.
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use crate::file::Fd;
 pub struct SignalSet(libc::sigset_t);
 
 impl SignalSet {
-    /// These signals; numbers that are none are left out.
+    /// Makes a set of these signals, without invalid numbers.
     pub fn of(signals: &[i32]) -> Self {
         let mut set = MaybeUninit::uninit();
         // SAFETY: sigemptyset fills the set in; sigaddset checks the numbers.
@@ -24,7 +24,7 @@ impl SignalSet {
         }
     }
 
-    /// All signals, except those that the C library needs itself.
+    /// Makes the set of all signals, except those that the C library needs itself.
     pub fn all() -> Self {
         let mut set = MaybeUninit::uninit();
         // SAFETY: sigfillset fills the set in.
@@ -34,7 +34,7 @@ impl SignalSet {
         }
     }
 
-    /// Blocks these signals for the calling thread as well; returns what was blocked before.
+    /// Blocks these signals for the calling thread as well; returns the set blocked before.
     pub fn block(&self) -> Self {
         let mut before = MaybeUninit::uninit();
         // SAFETY: both sets are ours; SIG_BLOCK is valid, so `before` is filled in.
@@ -51,25 +51,25 @@ impl SignalSet {
     }
 }
 
-/// Blocked signals, to be read one by one (signalfd(2)).
+/// Reader of blocked signals, one by one (signalfd(2)).
 #[derive(Debug)]
 pub struct SignalReader(Fd);
 
 impl SignalReader {
-    /// A reader of these signals, which the caller has blocked.
+    /// Makes a reader of these signals, which the caller has blocked.
     pub fn new(set: &SignalSet) -> Result<Self, Errno> {
         // SAFETY: the set is ours.
         let fd = unsafe { libc::signalfd(-1, &set.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         Errno::check(fd.into()).map(|_| Self(Fd::adopt(fd)))
     }
 
-    /// Its descriptor: readable when a signal is pending.
+    /// Returns the descriptor, which is readable when a signal is pending.
     pub const fn fd(&self) -> &Fd {
         &self.0
     }
 
-    /// The next pending signal, if there is one, and whether the kernel sent it: a terminal's keys,
-    /// not kill(2).
+    /// Returns the next pending signal, if there is one, and true if the kernel sent it: for a
+    /// terminal's keys, not for kill(2).
     pub fn next(&self) -> Option<(i32, bool)> {
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
         let size = size_of::<libc::signalfd_siginfo>();
@@ -78,21 +78,21 @@ impl SignalReader {
         if read != size as isize {
             return None;
         }
-        // SAFETY: it was filled in.
+        // SAFETY: the read filled in `info`.
         let info = unsafe { info.assume_init() };
         // sigaction(2): SI_USER, SI_QUEUE and SI_TKILL are not positive, SI_KERNEL is.
         Some((info.ssi_signo.cast_signed(), info.ssi_code > 0))
     }
 }
 
-/// Makes a write beyond RLIMIT_FSIZE an error, not the end of this process: ignores SIGXFSZ.
-/// Whether it was ignored before.
+/// Ignores SIGXFSZ, so that a write beyond RLIMIT_FSIZE is an error and does not end this process.
+/// Returns true if the signal was ignored before.
 pub fn ignore_size_limit() -> bool {
     // SAFETY: no handler of ours is involved.
     (unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) }) == libc::SIG_IGN
 }
 
-/// Undoes [`ignore_size_limit`], for a program that is to be started. Async-signal-safe.
+/// Reverts [`ignore_size_limit`], before a program is started. Async-signal-safe.
 pub fn restore_size_limit() {
     // SAFETY: no handler of ours is involved.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
@@ -101,7 +101,7 @@ pub fn restore_size_limit() {
 /// Returns true if this process ignores the signal.
 pub fn is_ignored(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: a null action changes nothing; `action` is looked at only if it was filled in.
+    // SAFETY: a null action changes nothing; `action` is read only if it was filled in.
     unsafe {
         libc::sigaction(signal, core::ptr::null(), action.as_mut_ptr()) == 0
             && action.assume_init().sa_sigaction == libc::SIG_IGN
@@ -111,21 +111,21 @@ pub fn is_ignored(signal: i32) -> bool {
 /// Returns true if one of these signals, which are blocked, waits to be delivered.
 pub fn is_pending(signals: &[i32]) -> bool {
     let mut pending = MaybeUninit::uninit();
-    // SAFETY: the set is ours, and looked at only if it was filled in.
+    // SAFETY: the set is ours, and read only if it was filled in.
     unsafe {
         libc::sigpending(pending.as_mut_ptr()) == 0
             && signals.iter().any(|&signal| libc::sigismember(pending.as_ptr(), signal) == 1)
     }
 }
 
-/// kill(2).
+/// Sends a signal to a process: kill(2).
 pub fn send(pid: u32, signal: i32) -> Result<(), Errno> {
     // SAFETY: no memory of ours is involved.
     Errno::check(unsafe { libc::kill(pid.cast_signed(), signal) }.into()).map(|_| ())
 }
 
-/// Ends the calling process by `signal`, as a program that was started does for the one that it
-/// started; without a core file, since the failure is not ours.
+/// Ends the calling process by `signal`, so that its parent finds the signal that ended its child;
+/// without a core file, because this process has not failed.
 pub fn end_by_signal(signal: i32) -> ! {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: plain calls on values of ours.
@@ -134,18 +134,18 @@ pub fn end_by_signal(signal: i32) -> ! {
         libc::signal(signal, libc::SIG_DFL);
         libc::raise(signal);
         SignalSet::of(&[]).make_current();
-        // Signals that do not end a process, or that we may not raise.
+        // Reached for signals that do not end a process, or that we may not raise.
         libc::_exit(128 + signal)
     }
 }
 
-/// Most mappings that are guarded in a process's life: as many windows as its address space has
-/// room for.
+/// Maximum number of mappings that are guarded in a process's life: the number of windows for which
+/// its address space has room.
 pub const GUARDS_MAX: usize = 2048;
 
-/// A guarded mapping. Its place is never used for another: the mapping stays for good.
+/// A guarded mapping. The entry is never reused, because the mapping stays for good.
 struct GuardedMapping {
-    /// Zero: there is none.
+    /// Address of the mapping; zero: the entry is free.
     base: AtomicUsize,
     bytes: AtomicUsize,
     hit: AtomicBool,
@@ -158,7 +158,7 @@ static GUARDED: [GuardedMapping; GUARDS_MAX] = [const {
         hit: AtomicBool::new(false),
     }
 }; GUARDS_MAX];
-/// Number of places that were requested; more than there are, once one too many was.
+/// Number of requested entries; larger than the table after one request too many.
 static GUARDS: AtomicUsize = AtomicUsize::new(0);
 
 /// The guard of a mapping.
@@ -171,7 +171,7 @@ impl Guard {
         GUARDED[self.0 % GUARDS_MAX].hit.load(Ordering::Relaxed)
     }
 
-    /// Lets go of a mapping that is unmapped next.
+    /// Releases a mapping that is unmapped next.
     pub fn release(self) {
         GUARDED[self.0 % GUARDS_MAX].base.store(0, Ordering::Relaxed);
     }
@@ -182,7 +182,7 @@ impl Guard {
 ///
 /// # Errors
 ///
-/// ENOSPC if [`GUARDS_MAX`] mappings are guarded already; what sigaction(2) says.
+/// ENOSPC if [`GUARDS_MAX`] mappings are guarded already; errors of sigaction(2).
 pub fn guard_mapping(base: *mut u8, bytes: u64) -> Result<Guard, Errno> {
     let place = GUARDS.fetch_add(1, Ordering::Relaxed);
     let Some(guarded) = GUARDED.get(place) else {
@@ -221,13 +221,13 @@ extern "C" fn on_bus_error(
             return;
         }
     }
-    // The fault is not ours: it happens again on return, and ends the process as it should. SAFETY:
-    // a plain call.
+    // The fault is not in a guarded mapping: it happens again on return, and ends the process as it
+    // should. SAFETY: a plain call.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 
-/// Puts zero pages in place of `[base, base + bytes)`; where the system promises no more memory
-/// than it has (overcommit_memory 2), in place of what is around `address` in it.
+/// Replaces `[base, base + bytes)` by zero pages; or only the part around `address`, if the system
+/// promises no more memory than it has (overcommit_memory 2).
 fn map_zeros(base: usize, bytes: usize, address: usize) -> bool {
     const PIECE: usize = 1 << 20;
     let piece = (address & !(PIECE - 1)).max(base);
@@ -273,11 +273,11 @@ mod tests {
             let guard = guard_mapping(mapping.base(), BYTES).expect("a guard");
             (fd, mapping, guard)
         };
-        // SAFETY: as far as it is mapped; what is behind the file's end is what is tried.
+        // SAFETY: inside the mapping; the test accesses bytes after the file's end on purpose.
         let write = |mapping: &Mapping, at: u64, byte| unsafe {
             mapping.base().add(at as usize).write_volatile(byte);
         };
-        // SAFETY: likewise.
+        // SAFETY: inside the mapping; the test accesses bytes after the file's end on purpose.
         let read =
             |mapping: &Mapping, at: u64| unsafe { mapping.base().add(at as usize).read_volatile() };
         let (lost, kept) = (open("lost"), open("kept"));

@@ -2,21 +2,21 @@
 
 use crate::Errno;
 
-/// gettid(2).
+/// Returns the calling thread's id: gettid(2).
 #[inline]
 pub fn current_tid() -> u32 {
     // SAFETY: gettid has no preconditions.
     (unsafe { libc::syscall(libc::SYS_gettid) }) as u32
 }
 
-/// The CPU that the thread runs on, from getcpu(2); 0 where it cannot be told.
+/// Returns the CPU that the thread runs on, from getcpu(2); 0 if it is unknown.
 pub fn current_cpu() -> u32 {
     // SAFETY: sched_getcpu has no preconditions.
     unsafe { libc::sched_getcpu() }.max(0).cast_unsigned()
 }
 
-/// Returns the distance of threads' `struct rseq` from their thread pointers, in bytes; `None`
-/// where the C library registers none. (A thread may have none all the same.)
+/// Returns the distance of threads' `struct rseq` from their thread pointers, in bytes; `None` if
+/// the C library registers none. (Even then a thread may lack one.)
 #[inline(always)]
 pub fn rseq_offset() -> Option<isize> {
     #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
@@ -33,8 +33,8 @@ pub fn rseq_offset() -> Option<isize> {
     None
 }
 
-/// The calling thread's `struct rseq`, registered by the C library (glibc 2.35 and later), or
-/// null where it registers none (`glibc.pthread.rseq=0`, musl).
+/// Returns the calling thread's `struct rseq`, registered by the C library (glibc 2.35 and later),
+/// or null if it registers none (`glibc.pthread.rseq=0`, musl).
 #[inline(always)]
 pub fn rseq_area() -> *mut u8 {
     #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_env = "gnu"))]
@@ -50,7 +50,8 @@ pub fn rseq_area() -> *mut u8 {
             );
         }
         #[cfg(target_arch = "aarch64")]
-        // SAFETY: on AArch64 it is a register that every program may read (ELF TLS ABI).
+        // SAFETY: on AArch64 the thread pointer is a register that every program may read (ELF TLS
+        // ABI).
         unsafe {
             core::arch::asm!(
                 "mrs {}, tpidr_el0", out(reg) thread_pointer,
@@ -63,13 +64,13 @@ pub fn rseq_area() -> *mut u8 {
     core::ptr::null_mut()
 }
 
-/// Returns true if the kernel has restartable sequences (rseq(2), Linux 4.18). False also where a
-/// sandbox answers in its place.
+/// Returns true if the kernel has restartable sequences (rseq(2), Linux 4.18). Returns false if a
+/// sandbox answers instead of the kernel.
 pub fn kernel_has_sequences() -> bool {
-    /// Flags that there are not: refused before anything is changed.
+    /// Flags that do not exist: the kernel refuses them before it changes anything.
     const NO_SUCH_FLAGS: libc::c_int = !1;
     let null = core::ptr::null_mut::<u8>();
-    // SAFETY: nothing is registered: the kernel says EINVAL to the flags.
+    // SAFETY: nothing is registered: the kernel answers EINVAL to the flags.
     let result = unsafe { libc::syscall(libc::SYS_rseq, null, 0, NO_SUCH_FLAGS, 0) };
     Errno::check(result) == Err(Errno(libc::EINVAL))
 }
@@ -88,7 +89,7 @@ impl CpuSet {
         Errno::check(result.into()).map(|_| Self(set))
     }
 
-    /// Just `cpu`.
+    /// Makes a set with `cpu` alone.
     pub fn only(cpu: u32) -> Self {
         // SAFETY: an all-zero cpu_set_t is the empty set.
         let mut set: libc::cpu_set_t = unsafe { core::mem::zeroed() };
@@ -99,14 +100,14 @@ impl CpuSet {
         Self(set)
     }
 
-    /// Returns true if `cpu` is in it.
+    /// Returns true if the set contains `cpu`.
     pub fn contains(&self, cpu: u32) -> bool {
         (cpu as usize) < libc::CPU_SETSIZE as usize
             // SAFETY: the index was bounded.
             && unsafe { libc::CPU_ISSET(cpu as usize, &self.0) }
     }
 
-    /// Makes the calling thread run there; when this returns, it does.
+    /// Makes the calling thread run on these CPUs, before the call returns.
     pub fn apply(&self) -> Result<(), Errno> {
         // SAFETY: the set is ours and its size is given.
         let result = unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) };

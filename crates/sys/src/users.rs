@@ -1,12 +1,12 @@
-//! Users by name and number: passwd(5), and whatever else the C library is told to ask.
+//! Users by name and number: from passwd(5) and the C library's other sources.
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 
-/// Room for an entry's texts, in bytes. Of a longer entry nothing is known.
+/// Size of the buffer for an entry's strings, in bytes. A longer entry is not found.
 const ROOM_BYTES: usize = 16 << 10;
 
-/// The number of the user called `name`, if there is one.
+/// Returns the number of the user called `name`, if there is one.
 pub fn user_called(name: &CStr) -> Option<u32> {
     let mut room = [0_u8; ROOM_BYTES];
     let mut entry = MaybeUninit::<libc::passwd>::uninit();
@@ -20,7 +20,7 @@ pub fn user_called(name: &CStr) -> Option<u32> {
 }
 
 /// Returns the first group of user `uid`, and the length of the path of its home, which is written
-/// into `home` as far as it fits; `None` if no user has that number.
+/// into `home` and cut to fit; `None` if no user has that number.
 pub fn account_of(uid: u32, home: &mut [u8]) -> Option<(u32, usize)> {
     let mut room = [0_u8; ROOM_BYTES];
     let mut entry = MaybeUninit::<libc::passwd>::uninit();

@@ -1,11 +1,11 @@
 //! Detection of valgrind(1), which walks through all memory that the program has mapped.
 
-/// The request that asks (`RUNNING_ON_VALGRIND` in valgrind's manual, "The Client Request
-/// mechanism"). Its number and the instructions below are valgrind's interface.
+/// Number of the client request (`RUNNING_ON_VALGRIND` in valgrind's manual, "The Client Request
+/// mechanism"). The number and the instructions below are valgrind's interface.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const RUNNING_ON_VALGRIND: u64 = 0x1001;
 
-/// Returns true if the program runs in valgrind: by instructions that do nothing on a processor,
+/// Returns true if the program runs in valgrind. Uses instructions that do nothing on a processor,
 /// and that valgrind takes for a request. No system call; any thread, any signal handler.
 pub fn runs_in_valgrind() -> bool {
     #[cfg(target_arch = "x86_64")]

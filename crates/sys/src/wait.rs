@@ -1,9 +1,9 @@
-//! Waiting: for processes by descriptor, for descriptors, for a time.
+//! Waits for processes by descriptor, for other descriptors, and for a time.
 
 use crate::Errno;
 use crate::file::Fd;
 
-/// pidfd_open(2): readable when the process has ended.
+/// Opens a descriptor that is readable when the process has ended: pidfd_open(2).
 pub fn open_process_fd(pid: u32) -> Result<Fd, Errno> {
     // SAFETY: no memory of ours is involved.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
@@ -13,7 +13,7 @@ pub fn open_process_fd(pid: u32) -> Result<Fd, Errno> {
 /// Returns true if `fd` has no reader any more: the other end of the pipe, socket or terminal is
 /// closed. Never waits; files always have readers.
 pub fn is_without_reader(fd: i32) -> Result<bool, Errno> {
-    // POLLERR and POLLHUP are told unasked.
+    // poll(2) always reports POLLERR and POLLHUP.
     let mut polled = libc::pollfd { fd, events: 0, revents: 0 };
     // SAFETY: the one entry is ours.
     let result = unsafe { libc::poll(&mut polled, 1, 0) };
@@ -25,8 +25,8 @@ pub fn is_without_reader(fd: i32) -> Result<bool, Errno> {
     }
 }
 
-/// Returns true if the other end of the Unix socket `fd` has not read all bytes: SIOCOUTQ, as
-/// unix(7) has it.
+/// Returns true if the other end of the Unix socket `fd` has not read all bytes: SIOCOUTQ of
+/// unix(7).
 pub fn is_unread(fd: i32) -> Result<bool, Errno> {
     let mut left: libc::c_int = 0;
     // SAFETY: the request writes an int, to `left`.
@@ -34,29 +34,29 @@ pub fn is_unread(fd: i32) -> Result<bool, Errno> {
     Errno::check(result.into()).map(|_| left > 0)
 }
 
-/// A descriptor that is waited for, and what it is ready for.
+/// A descriptor to wait for, and its state after the wait.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct PollEntry(libc::pollfd);
 
 impl PollEntry {
-    /// Waits until there is something to read, or the other end is closed.
+    /// Makes an entry that waits for data to read, or for the other end to close.
     pub fn readable(fd: i32) -> Self {
         Self(libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
     }
 
-    /// Waits until there is something to read, something can be written, or the other end is
-    /// closed.
+    /// Makes an entry that waits for data to read, for space to write, or for the other end to
+    /// close.
     pub fn readable_or_writable(fd: i32) -> Self {
         Self(libc::pollfd { fd, events: libc::POLLIN | libc::POLLOUT, revents: 0 })
     }
 
-    /// Waits until something can be written, or the other end is closed.
+    /// Makes an entry that waits for space to write, or for the other end to close.
     pub fn writable(fd: i32) -> Self {
         Self(libc::pollfd { fd, events: libc::POLLOUT, revents: 0 })
     }
 
-    /// Returns true if it was ready for anything, after [`wait_for_any`].
+    /// Returns true if the descriptor was ready for anything, after [`wait_for_any`].
     pub const fn is_ready(&self) -> bool {
         self.0.revents != 0
     }
@@ -74,8 +74,8 @@ pub fn wait_for_any(awaited: &mut [PollEntry], timeout_ns: u64) -> Result<(), Er
         tv_sec: (timeout_ns / 1_000_000_000).cast_signed(),
         tv_nsec: (timeout_ns % 1_000_000_000).cast_signed(),
     };
-    // SAFETY: array (of what is transparent over what ppoll takes) and time are ours; no signal
-    // mask is given.
+    // SAFETY: the array (of a type that is transparent over ppoll's type) and the time are ours; no
+    // signal mask is given.
     let result = unsafe {
         let entries: *mut libc::pollfd = awaited.as_mut_ptr().cast();
         libc::ppoll(entries, awaited.len() as _, &timeout, core::ptr::null())
@@ -86,10 +86,10 @@ pub fn wait_for_any(awaited: &mut [PollEntry], timeout_ns: u64) -> Result<(), Er
     }
 }
 
-/// Waits until one of two descriptors is readable, for at most `timeout_ns`; says which are.
+/// Waits until one of two descriptors is readable, for at most `timeout_ns`; returns which are.
 pub fn wait_readable(fds: [Option<&Fd>; 2], timeout_ns: u64) -> Result<[bool; 2], Errno> {
     let mut polled = fds.map(|fd| libc::pollfd {
-        // poll(2) passes over negative ones.
+        // poll(2) ignores negative descriptors.
         fd: fd.map_or(-1, Fd::raw),
         events: libc::POLLIN,
         revents: 0,

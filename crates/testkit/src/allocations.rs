@@ -1,5 +1,5 @@
-//! A global allocator that counts what a piece of code allocates, for each thread on its own, so
-//! that tests beside each other do not disturb one another.
+//! A global allocator that counts the allocations of a piece of code, for each thread apart, so
+//! that parallel tests do not disturb each other.
 //!
 //! ```text
 //! #[global_allocator]
@@ -10,21 +10,22 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, counted.
+/// The system's allocator, with counters.
 #[derive(Debug, Clone, Copy)]
 pub struct CountingAllocator;
 
 /// Allocations of a piece of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AllocationStats {
-    /// The most bytes that were there at once, beyond those that were there before.
+    /// Maximum bytes that were allocated at once, beyond those allocated before.
     pub most_bytes: u64,
-    /// Number of requests for memory: a measure of work that no clock is needed for.
+    /// Number of requests for memory: a measure of work that needs no clock.
     pub times: u64,
 }
 
 thread_local! {
-    /// Bytes that this thread has allocated and not freed. Below zero where it frees others'.
+    /// Bytes that this thread has allocated and not freed. Negative if it frees other threads'
+    /// memory.
     static CURRENT_BYTES: Cell<i64> = const { Cell::new(0) };
     static PEAK_BYTES: Cell<i64> = const { Cell::new(0) };
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -47,33 +48,33 @@ fn count_deallocation(bytes: usize) {
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_allocation(layout.size());
-        // SAFETY: the caller's obligation is the same.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count_allocation(layout.size());
-        // SAFETY: the caller's obligation is the same.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         count_deallocation(layout.size());
-        // SAFETY: the caller's obligation is the same.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.dealloc(memory, layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // Both are there while it copies.
+        // The old and the new memory exist together during the copy.
         count_allocation(size);
         count_deallocation(layout.size());
-        // SAFETY: the caller's obligation is the same.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.realloc(memory, layout, size) }
     }
 }
 
-/// Runs `code` and says what this thread allocated meanwhile. Zeros if the process's allocator is
-/// not a [`CountingAllocator`].
+/// Runs `code` and returns the allocations of this thread meanwhile. Zeros if the process's
+/// allocator is not a [`CountingAllocator`].
 pub fn measure_allocations<R>(code: impl FnOnce() -> R) -> (R, AllocationStats) {
     let before = CURRENT_BYTES.get();
     PEAK_BYTES.set(before);

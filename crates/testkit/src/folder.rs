@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Tells folders of one process apart.
+/// Number of the process's next folder, so that names differ.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A new, empty folder; removed with everything in it on drop.
@@ -16,7 +16,7 @@ impl TemporaryFolder {
     /// Makes a folder below the system's folder for temporary files.
     ///
     /// # Panics
-    /// If it cannot be made: a test has nothing else to do then.
+    /// Panics if the folder cannot be made, because a test cannot continue then.
     #[expect(clippy::new_without_default, reason = "a folder is made, not assumed")]
     pub fn new() -> Self {
         Self::new_in(&std::env::temp_dir())
@@ -25,7 +25,7 @@ impl TemporaryFolder {
     /// Makes a folder below `parent` (for tests that care about the file system).
     ///
     /// # Panics
-    /// If it cannot be made.
+    /// Panics if the folder cannot be made.
     pub fn new_in(parent: &Path) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("trackway-test-{}-{number}", std::process::id()));
@@ -37,12 +37,12 @@ impl TemporaryFolder {
         Self { path }
     }
 
-    /// Returns its path.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the path of `name` in it.
+    /// Returns the path of `name` in the folder.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path.join(name)
     }

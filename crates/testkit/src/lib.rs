@@ -1,5 +1,5 @@
-//! Helpers for tests: temporary folders, a seeded generator, allocations counted, memory that
-//! traps or executes, a second opinion on record bytes.
+//! Helpers for tests: temporary folders, a seeded generator, counted allocations, memory that traps
+//! or executes, an independent decoder of records.
 //!
 //! Imports no crate of ours: [`record`] states the header's format in its own words, so that it
 //! can catch a mistake in the constants that writers and readers share.
@@ -19,7 +19,7 @@ pub use random::Random;
 pub use record::{Header, Record, Records};
 pub use user::{is_root, report_skipped};
 
-/// Returns what a program wrote, as text; what is not UTF-8 is U+FFFD.
+/// Returns a program's output as text; bytes that are not UTF-8 become U+FFFD.
 pub fn lossy_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

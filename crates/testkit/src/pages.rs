@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::ptr::null_mut;
 
-/// Larger than any page where this runs, and a multiple of each.
+/// Multiple of every page size on which this code runs.
 const PAGE: usize = 1 << 16;
 
 /// A mapping with a page without access at both ends.
@@ -15,7 +15,7 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// At least `size` bytes between the two.
+    /// Maps at least `size` bytes between the two pages.
     fn new(size: usize) -> Self {
         let size = size.max(1).next_multiple_of(PAGE) + 2 * PAGE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -56,10 +56,10 @@ impl Drop for Mapping {
 pub struct Executable(Mapping);
 
 impl Executable {
-    /// A copy of this code.
+    /// Copies this code into executable memory.
     ///
     /// # Panics
-    /// If there is no such memory.
+    /// Panics if there is no such memory.
     pub fn new(code: &[u8]) -> Self {
         let mapping = Mapping::new(code.len());
         // SAFETY: the mapping has room for it and is writable.
@@ -68,13 +68,13 @@ impl Executable {
         Self(mapping)
     }
 
-    /// Returns its start; valid as long as this is.
+    /// Returns the start of the code; valid as long as this value lives.
     pub fn start(&self) -> *const u8 {
         self.0.first()
     }
 }
 
-/// Bytes whose end is the end of access.
+/// Bytes that end directly before memory without access.
 #[derive(Debug)]
 pub struct GuardedBytes {
     mapping: Mapping,
@@ -82,10 +82,10 @@ pub struct GuardedBytes {
 }
 
 impl GuardedBytes {
-    /// A copy of these bytes.
+    /// Copies these bytes.
     ///
     /// # Panics
-    /// If there is no such memory.
+    /// Panics if there is no such memory.
     pub fn new(bytes: &[u8]) -> Self {
         let mapping = Mapping::new(bytes.len());
         let start = mapping.last(bytes.len());
@@ -94,14 +94,14 @@ impl GuardedBytes {
         Self { mapping, size: bytes.len() }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: initialized by `new`, and there as long as the mapping is.
         unsafe { std::slice::from_raw_parts(self.mapping.last(self.size), self.size) }
     }
 }
 
-/// A value whose end is the end of access.
+/// A value that ends directly before memory without access.
 #[derive(Debug)]
 pub struct GuardedValue<T> {
     mapping: Mapping,
@@ -109,10 +109,10 @@ pub struct GuardedValue<T> {
 }
 
 impl<T> GuardedValue<T> {
-    /// Puts it there.
+    /// Stores the value.
     ///
     /// # Panics
-    /// If there is no such memory, or if it needs to be dropped.
+    /// Panics if there is no such memory, or if the value needs to be dropped.
     pub fn new(value: T) -> Self {
         assert!(!std::mem::needs_drop::<T>(), "nobody drops it");
         let mapping = Mapping::new(size_of::<T>());
@@ -122,7 +122,7 @@ impl<T> GuardedValue<T> {
         Self { mapping, value: PhantomData }
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn get(&self) -> &T {
         // SAFETY: written by `new`, and there as long as the mapping is.
         unsafe { &*self.mapping.last(size_of::<T>()).cast::<T>() }
@@ -138,7 +138,7 @@ mod tests {
         // SAFETY: the child does nothing but read and end.
         match unsafe { libc::fork() } {
             0 => {
-                // SAFETY: whatever comes of it comes of the child.
+                // SAFETY: a fault affects the child alone.
                 unsafe { at.read_volatile() };
                 // SAFETY: ends the child at once, without what the parent has registered.
                 unsafe { libc::_exit(0) }

@@ -3,19 +3,19 @@
 //! Splitmix64, after Steele, Lea and Flood, "Fast splittable pseudorandom number generators"
 //! (2014). Good enough to choose test cases, and nothing else.
 
-/// A generator.
+/// A pseudorandom generator.
 #[derive(Debug, Clone)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// A generator that starts at `seed`. Print the seed when the test fails.
+    /// Makes a generator that starts at `seed`. Print the seed when the test fails.
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub const fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -24,17 +24,18 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not zero. (Small bounds: the bias does not matter here.)
+    /// Returns a number below `bound`, which is not zero. (For small bounds the bias does not
+    /// matter.)
     pub const fn next_below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// True once in `times`, on average.
+    /// Returns true once in `times`, on average.
     pub const fn once_in(&mut self, times: u64) -> bool {
         self.next_below(times) == 0
     }
 
-    /// One of `choices`, which is not empty.
+    /// Returns one of `choices`, which is not empty.
     pub const fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         let index = self.next_below(choices.len() as u64) as usize;
         &choices[index]

@@ -1,4 +1,4 @@
-//! A second opinion on the bytes of records: decodes what writers leave behind.
+//! An independent decoder of records, to check the bytes that writers leave.
 //!
 //! ```text
 //! tag 0–29   | time:27 tag:5 |                      4 bytes; the tag is the id
@@ -18,7 +18,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Decodes the header that `bytes` begin with; the record before it was at `previous_ns`.
+    /// Decodes the header that `bytes` begin with; the preceding record has the time `previous_ns`.
     /// `None`: too few bytes.
     pub fn decode(bytes: &[u8], previous_ns: u64) -> Option<Self> {
         let tag = bytes.first()? & 31;
@@ -43,14 +43,14 @@ impl Header {
 /// A decoded record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'bytes> {
-    /// Its header.
+    /// Header of the record.
     pub header: Header,
     /// Contexts and payload.
     pub body: &'bytes [u8],
 }
 
-/// Decodes records that stand one behind another. Ends at the end of the bytes, or, with
-/// [`Records::is_whole`] false, where they are not records.
+/// Iterator over adjacent records. Ends at the end of the bytes, or, with [`Records::is_whole`]
+/// false, at bytes that are no record.
 #[derive(Debug, Clone)]
 pub struct Records<'bytes, BodyBytes> {
     bytes: &'bytes [u8],
@@ -63,8 +63,8 @@ impl<'bytes, BodyBytes> Records<'bytes, BodyBytes>
 where
     BodyBytes: FnMut(u32, &'bytes [u8]) -> Option<usize>,
 {
-    /// Records in `bytes`, the first compact time counting from `previous_ns`. `body_bytes` says
-    /// how long the body of an event is, from its id and the bytes that begin with it.
+    /// Makes a decoder of `bytes`; the first compact time counts from `previous_ns`. `body_bytes`
+    /// returns the length of a body, from the event's id and the bytes that begin with the body.
     pub const fn new(bytes: &'bytes [u8], previous_ns: u64, body_bytes: BodyBytes) -> Self {
         Self { bytes, previous_ns, body_bytes, whole: true }
     }

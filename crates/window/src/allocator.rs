@@ -1,13 +1,13 @@
-//! The window's data memory: granules, handed out under a lock, and backed before any process sees
-//! them.
+//! The window's data memory. Recorders take granules under a lock, and back them with memory before
+//! any process uses them.
 //!
-//! Recorders only. The lock is flock(2) on the window's file, which the kernel drops with its
-//! holder. No recorder waits for it without a limit: any process of the user may hold it. The map
-//! says which session holds a granule, so that the memory of a dead recorder's session can be given
-//! back.
+//! Only recorders use this module. The lock is flock(2) on the window's file; the kernel releases
+//! it when its holder dies. Every wait for the lock is bounded, because any process of the user may
+//! hold it. A map names the session that holds each granule, so that memory of a dead recorder's
+//! session can be given back.
 //!
-//! Control lines stay for good, so they lie low, and sub-buffers above: when no session is left,
-//! the file ends with control lines.
+//! Control lines stay permanently, so they are at low offsets, below the sub-buffers: when no
+//! session is left, the file ends with control lines.
 
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -25,25 +25,25 @@ use crate::open::is_compact;
 use crate::{Window, backed_word};
 
 const FIRST: usize = DATA_OFFSET >> GRANULE_SHIFT;
-/// First granule of sub-buffers, as long as there is room: below it one for each session's control
-/// lines (enough for 55 CPUs), which are not backed before they are used.
+/// Preferred first granule for sub-buffers. Below it is one granule for each session's control
+/// lines (enough for 55 CPUs), which gets memory when it is used.
 const FIRST_OF_DATA: usize = FIRST + SESSIONS_MAX;
-/// Unit in which a file's memory is given back, in bytes, or a part of it.
+/// Unit, in bytes, in which the system takes back a file's memory; at most its page size.
 const PAGE_BYTES: usize = 4096;
 /// Longest wait for the lock, in ns.
 const LOCK_PATIENCE_NS: u64 = 2_000_000_000;
 /// Time between two attempts to take the lock, in ns.
 const LOCK_PERIOD_NS: u64 = 2_000_000;
 
-/// Why memory could not be had.
+/// Reason why memory could not be allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AllocateError {
     /// No run of free granules is long enough in this process's mapping.
     NoSpace,
-    /// The system refused: the file system is full, a limit is reached.
+    /// The system refused: for example, the file system is full, or a limit is reached.
     System(Errno),
-    /// Another process has the window locked, and keeps it so.
+    /// Another process holds the window's lock for too long.
     Locked,
 }
 
@@ -59,16 +59,16 @@ impl core::fmt::Display for AllocateError {
 
 impl core::error::Error for AllocateError {}
 
-/// Hands out a window's memory.
+/// Allocator of a window's memory.
 #[derive(Debug)]
 pub struct Allocator {
     window: Window,
     file: Fd,
-    /// For how long the lock may still be waited for, all waits together, in ns.
+    /// Remaining time for all waits for the lock together, in ns.
     patience_ns: AtomicU64,
 }
 
-/// Holds the allocator's lock.
+/// Guard that holds the allocator's lock.
 struct Locked<'allocator>(&'allocator Fd);
 
 impl Drop for Locked<'_> {
@@ -78,17 +78,17 @@ impl Drop for Locked<'_> {
 }
 
 impl Allocator {
-    /// An allocator over `window`, whose open file is `file`.
+    /// Makes an allocator for `window`, whose open file is `file`.
     pub const fn new(window: Window, file: Fd) -> Self {
         Self { window, file, patience_ns: AtomicU64::new(u64::MAX) }
     }
 
-    /// The window.
+    /// Returns the window.
     pub const fn window(&self) -> &Window {
         &self.window
     }
 
-    /// The window's file.
+    /// Returns the window's file.
     pub const fn file(&self) -> &Fd {
         &self.file
     }
@@ -120,8 +120,8 @@ impl Allocator {
         locked
     }
 
-    /// Limits all waits for the lock from now on to so many nanoseconds together: in another user's
-    /// window, whose processes could otherwise keep the recorder waiting.
+    /// Limits the total time of all further waits for the lock to `patience_ns` ns. Needed for
+    /// another user's window, whose processes could otherwise delay the recorder.
     pub fn limit_patience(&self, patience_ns: u64) {
         self.patience_ns.store(patience_ns, Ordering::Relaxed);
     }
@@ -133,17 +133,18 @@ impl Allocator {
     }
 
     fn entry(&self, granule: usize) -> &'static AtomicU8 {
-        // SAFETY: the map is part of the fixed part of the window, and the index is bounded.
+        // SAFETY: the map belongs to the fixed part of the window, and the index is bounded.
         unsafe { &*self.window.base().add(GRANULE_MAP_OFFSET + granule % GRANULES_MAX).cast() }
     }
 
-    /// Returns the holder of the granule at `offset` (bytes of the window): one of [`granule`]'s.
+    /// Returns the owner of the granule at `offset` (in bytes of the window): a value of
+    /// [`granule`].
     pub fn owner_at(&self, offset: u64) -> u8 {
         self.entry((offset >> GRANULE_SHIFT) as usize).load(Ordering::Relaxed)
     }
 
-    /// Takes `bytes` (rounded up to granules) in one run, marked `owner` (one of
-    /// [`granule`]'s); returns where it begins, in bytes. The memory is backed.
+    /// Takes one run of `bytes` bytes, rounded up to granules and marked with `owner` (a value of
+    /// [`granule`]). Returns its offset in bytes. The run is backed with memory.
     pub fn take(&self, bytes: u64, owner: u8) -> Result<u64, AllocateError> {
         self.take_locked(&self.lock()?, bytes, owner)
     }
@@ -160,7 +161,7 @@ impl Allocator {
             && let Some(first) = self.find_free(count, FIRST_OF_DATA..end)
         {
             match self.back(first, count, owner) {
-                // The limit on the size of files (RLIMIT_FSIZE) may have room further down.
+                // A limit on the file size (RLIMIT_FSIZE) may still allow lower offsets.
                 Err(AllocateError::System(Errno(libc::EFBIG))) => {}
                 other => return other,
             }
@@ -176,8 +177,8 @@ impl Allocator {
         for granule in first..first + count {
             self.entry(granule).store(owner, Ordering::Relaxed);
         }
-        // ORDERING: Release pairs with the Acquire in `Window::usable_bytes`: the file is that
-        // long now.
+        // ORDERING: Release pairs with the Acquire in `Window::usable_bytes`: the file already has
+        // this length.
         let end = backed_word(offset + length);
         self.window.header().backed.fetch_max(end, Ordering::Release);
         Ok(offset)
@@ -195,10 +196,11 @@ impl Allocator {
         None
     }
 
-    /// Gives back every granule marked `owner`: its memory reads as zero from now on. The caller
-    /// has waited until no writer of before can be at it. Returns how many bytes.
+    /// Gives back every granule marked with `owner`: its memory reads as zero afterwards. The
+    /// caller has waited until no earlier writer can access it. Returns the number of bytes.
     ///
-    /// So are free granules in between: mlockall(2) in a traced process may have filled them.
+    /// Also returns the memory of free granules in between, since mlockall(2) in a traced process
+    /// may have filled them.
     pub fn give_back(&self, owner: u8) -> Result<u64, AllocateError> {
         let _locked = self.lock()?;
         let end = self.end();
@@ -219,7 +221,7 @@ impl Allocator {
         Ok(bytes)
     }
 
-    /// Gives the granules at these offsets (bytes of the window) back, as far as they are marked
+    /// Gives back the granules at these offsets (in bytes of the window) that are marked with
     /// `owner`, like [`Self::give_back`], but does not wait for the lock.
     pub fn try_give_back_some(&self, offsets: &[u64], owner: u8) -> Result<(), AllocateError> {
         let _locked = self.try_lock()?;
@@ -233,7 +235,7 @@ impl Allocator {
         self.shorten(end)
     }
 
-    /// Gives the memory of a run of granules back. Under the lock.
+    /// Gives back a run of granules. The caller holds the lock.
     fn free(&self, run: core::ops::Range<usize>) -> Result<(), AllocateError> {
         if run.is_empty() {
             return Ok(());
@@ -247,17 +249,17 @@ impl Allocator {
         Ok(())
     }
 
-    /// One past the last granule that is backed and mapped.
+    /// Returns the number of the granule after the last one that is backed and mapped.
     fn end(&self) -> usize {
         ((self.window.usable_bytes() >> GRANULE_SHIFT) as usize).min(GRANULES_MAX)
     }
 
-    /// Cuts free granules off the file's end: mlockall(2) in a traced process would fill them.
-    /// Under the lock. Writers touch granules only that a session holds, so none is behind the
-    /// new end; those who find the window learn of it first.
+    /// Cuts free granules off the file's end, because mlockall(2) in a traced process would fill
+    /// them. The caller holds the lock. Writers touch only granules of sessions, and none of these
+    /// is beyond the new end. Processes that open the window learn the new end first.
     fn shorten(&self, end: usize) -> Result<(), AllocateError> {
-        // A mapping that is cut short (RLIMIT_AS) does not show the granules beyond its end. Nor
-        // does a header that was overwritten.
+        // A shortened mapping (RLIMIT_AS) does not show granules beyond its end; nor does an
+        // overwritten header.
         let Some(backed) = self.window.backed_bytes() else { return Ok(()) };
         if backed > self.window.mapped_bytes() {
             return Ok(());
@@ -273,13 +275,13 @@ impl Allocator {
         Ok(())
     }
 
-    /// Gives back memory that the window does not need while no process uses it: control lines, the
-    /// map of granules, the unused room for descriptions. It keeps 0.8 MiB, and the descriptions of
-    /// events. The next process that opens it gives it memory again. Returns true if it did.
+    /// Gives back memory that an unused window does not need: control lines, the granule map,
+    /// unused space for descriptions. The window keeps 0.8 MiB, and the event descriptions. The
+    /// next process that opens the window backs it again. Returns true if memory was given back.
     ///
-    /// The kernel says whether another process has the file open or mapped, and lets no process
-    /// open it meanwhile ([`Fd::try_lease`]): all others see the window as it was before, or as it
-    /// is after.
+    /// The kernel reports whether another process has the file open or mapped, and lets no
+    /// process open it meanwhile ([`Fd::try_lease`]): other processes find the window either as
+    /// before or as after.
     pub fn compact(&self) -> Result<bool, AllocateError> {
         if is_compact(&self.file.status().map_err(AllocateError::System)?) {
             return Ok(false);
@@ -292,7 +294,7 @@ impl Allocator {
         compacted.map_err(AllocateError::System)
     }
 
-    /// Makes the window compact, under the lease.
+    /// Makes the window compact while this process holds the lease.
     fn compact_alone(&self) -> Result<bool, Errno> {
         let header = self.window.header();
         let is_free = |index| self.window.session(index).state.load(Ordering::Relaxed) == FREE;
@@ -312,14 +314,14 @@ impl Allocator {
         Ok(true)
     }
 
-    /// Memory of one session's sub-buffers and control lines, in bytes.
+    /// Returns the memory of one session's sub-buffers and control lines, in bytes.
     pub fn bytes_of(&self, slot: usize) -> u64 {
         let owners = [granule::DATA + slot as u8, granule::CONTROL + slot as u8];
         let is_its = |&index: &usize| owners.contains(&self.entry(index).load(Ordering::Relaxed));
         (FIRST..self.end()).filter(is_its).count() as u64 * GRANULE_BYTES
     }
 
-    /// Memory in use by sessions' sub-buffers and control lines, in bytes.
+    /// Returns the memory in use by sessions' sub-buffers and control lines, in bytes.
     pub fn bytes_in_use(&self) -> u64 {
         let used = |&index: &usize| self.entry(index).load(Ordering::Relaxed) != granule::FREE;
         (FIRST..self.end()).filter(used).count() as u64 * GRANULE_BYTES

@@ -1,8 +1,8 @@
 //! The table of events: descriptions interned by content, enable words, ids.
 //!
-//! Insertion is lock-free and tolerates death at any point: a slot goes EMPTY → FILLING → READY,
+//! Insertion is lock-free, and a process may die at any step: a slot goes EMPTY → FILLING → READY,
 //! and a process that dies in between costs that slot. Two processes that insert the same event at
-//! the same moment may make two slots of it; both work, as two events with one name.
+//! the same moment may fill two slots; both work, as two events with one name.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -12,9 +12,10 @@ use trackway_schema::{ENCODED_BYTES_MAX, Heading};
 
 use crate::Window;
 
-/// Slots that an insertion looks at.
+/// Most slots that an insertion examines.
 const PROBES_MAX: usize = 256;
-/// Looks at a slot that another process is filling in, before the insertion goes on to the next.
+/// Most checks of a slot that another process is filling, before the insertion continues with the
+/// next slot.
 const FILLING_CHECKS_MAX: usize = 2000;
 
 /// A copy of an encoded description.
@@ -24,15 +25,15 @@ pub struct DescriptionBytes {
 }
 
 impl DescriptionBytes {
-    /// The bytes.
+    /// Returns the encoded bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 }
 
 impl Window {
-    /// Finds or adds the event with this encoded description; its number. `None`: the table or
-    /// the arena is full (counted in the header).
+    /// Finds or adds the event with this encoded description. Returns its index; `None` if the
+    /// table or the arena is full (counted in the header).
     pub fn intern_event(&self, encoded: &[u8]) -> Option<u32> {
         let hash = trackway_schema::fnv1a_hash(encoded);
         let first = hash as usize % EVENTS_MAX;
@@ -46,8 +47,8 @@ impl Window {
                     return Some(index as u32);
                 }
                 event_state::EMPTY => {
-                    // ORDERING: Acquire orders the filling in after the taking; the partner is
-                    // the Release that made the slot READY, for those who read it.
+                    // ORDERING: Acquire orders the filling after the taking; the partner is the
+                    // Release that made the slot READY, for readers of the slot.
                     let taken = event.state.compare_exchange(
                         event_state::EMPTY,
                         event_state::FILLING,
@@ -55,7 +56,8 @@ impl Window {
                         Ordering::Relaxed,
                     );
                     if taken.is_err() {
-                        // Another process took it: look again, it may be our event.
+                        // Another process took the slot: check again, because it may contain this
+                        // event.
                         if self.settled_state(index) == event_state::READY
                             && self.description_is(index, encoded)
                         {
@@ -88,7 +90,8 @@ impl Window {
         let header = self.header();
         let event = self.event(index);
         let bytes = u32::try_from(encoded.len()).ok()?;
-        // Not taken and given back: what others take meanwhile would be given out again.
+        // Space is never taken and then given back: the arena would hand out space twice that other
+        // processes take in between.
         let arena_used = &header.arena_used;
         let taken = (0..FILLING_CHECKS_MAX).find_map(|_| {
             let used = arena_used.load(Ordering::Relaxed);
@@ -110,16 +113,17 @@ impl Window {
         event.description_offset.store(used, Ordering::Relaxed);
         event.description_bytes.store(bytes, Ordering::Relaxed);
         header.events_used.fetch_max(index as u32 + 1, Ordering::Relaxed);
-        // ORDERING: SeqCst, first half of a Dekker pair with `trackway_recorder`'s activation: we
-        // make the event READY, then look for active sessions; a recorder makes its session
-        // ACTIVE, then looks for READY events. One of us sees the other.
+        // ORDERING: SeqCst, first half of a Dekker pair with the activation in `trackway_recorder`:
+        // this process makes the event READY, then looks for active sessions; a recorder makes its
+        // session ACTIVE, then looks for READY events. At least one of them finds the other.
         event.state.store(event_state::READY, Ordering::SeqCst);
-        // ORDERING: Release: who sees the revision sees the event.
+        // ORDERING: Release: a reader of this revision also finds the event.
         header.events_revision.fetch_add(1, Ordering::Release);
         Some(index as u32)
     }
 
-    /// A copy of the description of event `index`, if there is one; not yet decoded or believed.
+    /// Returns a copy of the description of event `index`, if the event exists. The copy is not
+    /// decoded and not trusted yet.
     pub fn description(&self, index: usize) -> Option<DescriptionBytes> {
         let (offset, length) = self.description_range(index)?;
         let mut copy = DescriptionBytes { bytes: [0; ENCODED_BYTES_MAX], length };
@@ -129,7 +133,7 @@ impl Window {
         Some(copy)
     }
 
-    /// Copies the part of event `index` that rules match into `beginning`.
+    /// Copies the beginning of event `index`'s description, which rules match, into `beginning`.
     pub(crate) fn read_heading<'copy>(
         &self,
         index: usize,
@@ -165,16 +169,16 @@ impl Window {
 
     fn arena_byte(&self, place: usize) -> &'static AtomicU8 {
         debug_assert!(place < ARENA_BYTES);
-        // SAFETY: the arena is part of the fixed part; callers bounded `place`.
+        // SAFETY: the arena belongs to the fixed part of the window; callers bounded `place`.
         unsafe { &*self.base().add(ARENA_OFFSET + place % ARENA_BYTES).cast() }
     }
 
-    /// Slots of sessions that may be recording: the second half of the Dekker pair that
+    /// Returns the slots of sessions that may be recording: the second half of the Dekker pair that
     /// `fill_event` explains.
     pub fn active_sessions(&self) -> impl Iterator<Item = usize> + use<> {
         let window = *self;
-        // ORDERING: SeqCst, both: the look at sessions comes after the event is READY; its partner
-        // is the recorder's, which is ACTIVE before it looks at events.
+        // ORDERING: SeqCst, both: sessions are checked after the event is READY; the partner is the
+        // recorder, which makes its session ACTIVE before it checks events.
         core::sync::atomic::fence(Ordering::SeqCst);
         (0..trackway_abi::session::SESSIONS_MAX).filter(move |&index| {
             window.session(index).state.load(Ordering::SeqCst) == state::ACTIVE

@@ -1,4 +1,4 @@
-//! A session's layout: copied from the window, checked, then believed.
+//! A session's layout: copied from the window and checked before use.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -13,20 +13,20 @@ use trackway_ring::{Control, Geometry, Region};
 
 use crate::Window;
 
-/// The writer paths of a session, each with a region of its own on every CPU.
+/// Writer paths of a session; each has its own region on every CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriterPath {
-    /// Writers by restartable sequence.
+    /// Writers that reserve by restartable sequence.
     Sequence,
-    /// Writers by claim, to the first or second region for claims (0 or 1).
+    /// Writers that reserve by claim, in the first or second claim region (0 or 1).
     Claim(usize),
 }
 
 impl WriterPath {
-    /// All of a CPU's regions, in the order in which they lie.
+    /// Writer paths of a CPU, in the order of their regions in memory.
     pub const ALL: [Self; REGIONS_PER_CPU] = [Self::Sequence, Self::Claim(0), Self::Claim(1)];
 
-    /// Its place among a CPU's regions.
+    /// Returns the index of the path's region among a CPU's regions.
     pub const fn index(self) -> usize {
         match self {
             Self::Sequence => 0,
@@ -35,9 +35,9 @@ impl WriterPath {
     }
 }
 
-/// Tables of ids and discards, then control lines, then the counters of lockless buffers where
-/// the session has such. The layout is the same for all sessions of a
-/// window, so that a straggler of a session that ended finds the same kind of word where it looks.
+/// Offsets: tables of ids and discards, then control lines, then the counters of lockless buffers
+/// if the session has them. All sessions of a window have the same layout, so that a late writer of
+/// an ended session finds the same kind of word at each offset.
 const IDS_AT: u64 = 0;
 const DISCARDS_AT: u64 = IDS_AT + (EVENTS_MAX * 4) as u64;
 const CONTROLS_AT: u64 = DISCARDS_AT + (EVENTS_MAX * 8) as u64;
@@ -46,14 +46,14 @@ const STRIDE: u64 = control_stride_bytes(SUB_COUNT_MAX) as u64;
 /// Distance between the control lines of two CPUs' sequence regions, in bytes.
 pub const CPU_STRIDE: usize = REGIONS_PER_CPU * STRIDE as usize;
 
-/// The region whose control lines are at `control`.
+/// Returns the region whose control lines are at `control`.
 ///
 /// # Safety
-/// `control` came from [`SessionLayout::controls`] (plus whole regions of CPUs that it has), of a
-/// session with this geometry.
+/// `control` is the result of [`SessionLayout::controls`], plus the offset of one of its regions,
+/// for a session with this geometry.
 #[inline(always)]
 pub unsafe fn region_at(control: *mut u8, geometry: Geometry) -> Region<'static> {
-    // SAFETY: control lines lie in mapped, backed memory that is never used for anything else
+    // SAFETY: control lines are in mapped, backed memory that is never used for anything else
     // (`granule::CONTROL`), are 64-byte aligned and consist of atomics; the table follows.
     unsafe {
         Region {
@@ -67,19 +67,18 @@ pub unsafe fn region_at(control: *mut u8, geometry: Geometry) -> Region<'static>
     }
 }
 
-/// Returns the table of event ids that lies before a session's first control lines, which are at
-/// `controls`.
+/// Returns the table of event ids that precedes a session's first control lines at `controls`.
 #[inline(always)]
 pub fn ids_before(controls: *mut u8) -> *mut AtomicU32 {
     controls.wrapping_sub((CONTROLS_AT - IDS_AT) as usize).cast()
 }
 
-/// Position that the recorder's progress names in a region that is not part of the session: a
-/// claimer of before held on to it when it was reset. No writer gets that far.
+/// Position in the recorder's progress that marks a region outside the session: an earlier claimer
+/// held it when it was reset. No writer reaches this position.
 pub const NOT_OF_SESSION: u64 = u64::MAX;
 
-/// Zeroes a region, except for words that other processes may change at any time. No process may
-/// write in it: its limit of zero sees to that.
+/// Zeroes a region, except for words that other processes may change at any time. The limit of zero
+/// ensures that no process writes in it.
 pub fn reset_region(region: Region<'_>) {
     let control = region.control;
     control.commit.store(0, Ordering::Relaxed);
@@ -92,21 +91,21 @@ pub fn reset_region(region: Region<'_>) {
     }
 }
 
-/// Most CPUs of a machine.
+/// Most CPUs that a machine can have.
 const CPUS_MAX: u32 = 8192;
 
-/// The parts of a session that a writer or reader must know, checked.
+/// The checked values of a session that a writer or reader needs.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionLayout {
-    /// Its slot.
+    /// Slot of the session.
     pub index: usize,
-    /// Generation for which this holds.
+    /// Generation for which the layout is valid.
     pub generation: u64,
     /// [`trackway_abi::session::flag`] bits.
     pub flags: u32,
     /// [`trackway_abi::record::context`] bits.
     pub contexts: u32,
-    /// CPUs that have regions.
+    /// Number of CPUs that have regions.
     pub cpus: u32,
     /// Sizes of sequence regions.
     pub geometry: Geometry,
@@ -116,25 +115,25 @@ pub struct SessionLayout {
 }
 
 impl SessionLayout {
-    /// Bytes of tables and control lines for `cpus` CPUs of a session with these
-    /// [`trackway_abi::session::flag`] bits.
+    /// Returns the size, in bytes, of tables and control lines for `cpus` CPUs of a session with
+    /// these [`trackway_abi::session::flag`] bits.
     pub const fn control_bytes(cpus: u32, flags: u32) -> u64 {
         let lockless = if flags & flag::LOCKLESS != 0 { LOCKLESS_STRIDE as u64 } else { 0 };
         Self::lockless_at(cpus) + cpus as u64 * lockless
     }
 
-    /// Returns the start of the counters of lockless buffers.
+    /// Returns the offset of the counters of lockless buffers.
     const fn lockless_at(cpus: u32) -> u64 {
         CONTROLS_AT + cpus as u64 * REGIONS_PER_CPU as u64 * STRIDE
     }
 
-    /// Copies and checks the session in slot `index`. `None` if it is not one that may be written
-    /// or read (free, being built, or with values that no recorder writes).
+    /// Copies and checks the session in slot `index`. `None` if the session must not be used: it is
+    /// free, being built, or has values that no recorder writes.
     pub fn read(window: &Window, index: usize) -> Option<Self> {
         Self::read_from_state(window, index, state::ACTIVE)
     }
 
-    /// Reads the layout for the recorder that holds the slot, also while it is being built.
+    /// Reads the layout for the recorder that owns the slot, also while it builds the session.
     pub fn read_as_recorder(window: &Window, index: usize) -> Option<Self> {
         Self::read_from_state(window, index, state::BUILDING)
     }
@@ -142,7 +141,7 @@ impl SessionLayout {
     fn read_from_state(window: &Window, index: usize, least_state: u32) -> Option<Self> {
         let session: &Session = window.session(index);
         // ORDERING: Acquire pairs with the Release with which the recorder publishes a generation;
-        // what is read below belongs to it, or the generation has changed when we check again.
+        // the values read below belong to it, or the second check finds another generation.
         let generation = session.generation.load(Ordering::Acquire);
         if session.state.load(Ordering::Acquire) < least_state {
             return None;
@@ -169,13 +168,13 @@ impl SessionLayout {
             && cpus > 0
             && cpus <= CPUS_MAX
             && end <= window.usable_bytes();
-        // ORDERING: Acquire keeps the loads above before this one, a second look at the
-        // generation that they must belong to.
+        // ORDERING: Acquire keeps the loads above before the next load, which checks again the
+        // generation to which they must belong.
         core::sync::atomic::fence(Ordering::Acquire);
         (placed && session.generation.load(Ordering::Relaxed) == generation).then_some(layout)
     }
 
-    /// A region of `cpu` (below [`Self::cpus`]).
+    /// Returns a region of `cpu`, if the CPU is below [`Self::cpus`].
     #[inline(always)]
     pub fn region(&self, window: &Window, cpu: u32, way: WriterPath) -> Option<Region<'static>> {
         if cpu >= self.cpus {
@@ -191,7 +190,7 @@ impl SessionLayout {
         Some(unsafe { region_at(self.controls(window).wrapping_add(offset), geometry) })
     }
 
-    /// The lockless buffer of `cpu`, if the session has such.
+    /// Returns the lockless buffer of `cpu`, if the session has lockless buffers.
     pub fn lockless(&self, window: &Window, cpu: u32) -> Option<Buffer<'static>> {
         if cpu >= self.cpus || self.flags & flag::LOCKLESS == 0 {
             return None;
@@ -204,7 +203,8 @@ impl SessionLayout {
         let overwrite = self.flags & flag::OVERWRITE != 0;
         const PLACES_AT: usize = LOCKLESS_COUNTERS_BYTES + SUB_COUNT_MAX * LOCKLESS_SUB_BYTES;
         // SAFETY: as in `region`: `read` checked that the counters of all CPUs are mapped and
-        // backed; they are aligned as the stride is, and are atomics that are never anything else.
+        // backed; they have the alignment of the stride, and are atomics whose memory is never used
+        // for anything else.
         unsafe {
             Some(Buffer {
                 counters: &*at.cast::<Counters>(),
@@ -219,7 +219,7 @@ impl SessionLayout {
         }
     }
 
-    /// Returns the place of its tables and control lines, in bytes of the window.
+    /// Returns the range of the session's tables and control lines, in bytes of the window.
     pub const fn control_area(&self) -> core::ops::Range<u64> {
         let bytes = Self::control_bytes(self.cpus, self.flags);
         self.control_offset..self.control_offset + bytes
@@ -230,7 +230,7 @@ impl SessionLayout {
         window.base().wrapping_add((self.control_offset + CONTROLS_AT) as usize)
     }
 
-    /// The id + 1 that event `event` has in this session; 0: none.
+    /// Returns the word with the id + 1 of event `event` in this session; 0 means no id.
     #[inline(always)]
     pub fn id(&self, window: &Window, event: usize) -> &'static AtomicU32 {
         let offset = self.control_offset + IDS_AT + (event % EVENTS_MAX * 4) as u64;
@@ -238,23 +238,24 @@ impl SessionLayout {
         unsafe { &*window.base().add(offset as usize).cast() }
     }
 
-    /// Returns the number of records of event `event` that this session discarded.
+    /// Returns the counter of discarded records of event `event` in this session.
     pub fn discards(&self, window: &Window, event: usize) -> &'static AtomicU64 {
         let offset = self.control_offset + DISCARDS_AT + (event % EVENTS_MAX * 8) as u64;
         // SAFETY: as in `region`; the index was bounded.
         unsafe { &*window.base().add(offset as usize).cast() }
     }
 
-    /// Resets the losses of each event. The recorder calls this when it clears the session.
+    /// Resets the counters of discarded records. The recorder calls this when it clears the
+    /// session.
     pub fn forget_discards(&self, window: &Window) {
         for event in 0..EVENTS_MAX {
             self.discards(window, event).store(0, Ordering::Relaxed);
         }
     }
 
-    /// Zeroes tables and control lines: the recorder, before it publishes a session, and after a
-    /// grace period. Regions whose owner word is not zero stay as they are and unusable, and say so
-    /// ([`NOT_OF_SESSION`]): their claimer may be asleep, and has not let go.
+    /// Zeroes tables and control lines. The recorder calls this before it publishes a session,
+    /// after a grace period. A region whose owner word is not zero stays unusable and is marked
+    /// with [`NOT_OF_SESSION`]: its claimer may be asleep, and has not released it.
     pub fn reset(&self, window: &Window) {
         for event in 0..EVENTS_MAX {
             self.id(window, event).store(0, Ordering::Relaxed);
@@ -264,13 +265,13 @@ impl SessionLayout {
             for way in WriterPath::ALL {
                 let Some(region) = self.region(window, cpu, way) else { continue };
                 let control = region.control;
-                // First, and also where an earlier claimer still holds on: no writer may go on
-                // where the memory was.
+                // The limit comes first, even if an earlier claimer still holds the region: no
+                // writer may continue in the former memory.
                 control.limit.store(0, Ordering::Relaxed);
                 control.forget_discarded();
                 control.forgotten.store(0, Ordering::Relaxed);
                 let mut drained = trackway_ring::Drained::default();
-                // ORDERING: Acquire pairs with the Release with which a claimer lets go.
+                // ORDERING: Acquire pairs with the Release with which a claimer releases its claim.
                 if control.owner.load(Ordering::Acquire) == 0 {
                     reset_region(region);
                 } else {

@@ -1,29 +1,29 @@
-//! The lease: whether a recorder is alive, where nothing else shows it.
+//! The lease, which decides whether a recorder is alive if no other evidence exists.
 //!
-//! A lease is a moment of the recorder's CLOCK_MONOTONIC. In a time namespace (time_namespaces(7),
-//! as containers have that were moved from another machine) that clock differs by hours or days;
-//! the processor's counter does not, and the session's clock line converts it to the session's
-//! time. The counter may have gone on while the machine was suspended, and the clock has not. So a
-//! lease is over only where both say that it is. Giving up a live recorder loses all later events,
-//! silently; not giving up a dead one merely costs time.
+//! A lease ends at a time of the recorder's CLOCK_MONOTONIC. In a time namespace
+//! (time_namespaces(7)), for example of a container that was moved from another machine, that clock
+//! differs by hours or days. The processor's counter does not differ, and the session's clock line
+//! converts it to the session's time. But the counter may have continued during a suspend, unlike
+//! the clock. So a lease is over only if both clocks agree. Giving up a live recorder silently
+//! loses all later events; keeping a dead one only costs time.
 //!
-//! Where the counter is no clock (it does not run at one speed, or there is none), there is no
-//! line, and processes whose clock is ahead of the recorder's give up too early. No other clock
-//! would do: those of the system that do not belong to a namespace are set by people.
+//! Without a usable counter (no constant rate, or no counter at all), there is no clock line, and
+//! processes whose clock is ahead of the recorder's give up too early. No other clock helps: people
+//! set the system clocks that do not belong to a namespace.
 
 use core::sync::atomic::{Ordering, fence};
 
 use trackway_abi::session::Clock;
 use trackway_sys::clock::{HAS_COUNTER, read_tsc};
 
-/// Returns true if a lease until `until_ns` is over, in a session with this clock, where
-/// CLOCK_MONOTONIC is `now_ns`.
+/// Returns true if a lease until `until_ns` is over, in a session with this clock, at time `now_ns`
+/// of CLOCK_MONOTONIC.
 pub fn lease_is_over(until_ns: u64, now_ns: u64, clock: &Clock) -> bool {
     if until_ns >= now_ns {
         return false;
     }
     // ORDERING: Acquire pairs with the recorder's Release of the even count: the line belongs to
-    // it. The fence below keeps the line's loads before the second look.
+    // it. The fence below keeps the line's loads before the second load of the count.
     let sequence = clock.sequence.load(Ordering::Acquire);
     let base_tsc = clock.base_tsc.load(Ordering::Relaxed);
     let multiplier = clock.multiplier.load(Ordering::Relaxed);
@@ -31,11 +31,11 @@ pub fn lease_is_over(until_ns: u64, now_ns: u64, clock: &Clock) -> bool {
     let span = clock.span.load(Ordering::Relaxed);
     fence(Ordering::Acquire);
     if sequence & 1 != 0 || clock.sequence.load(Ordering::Relaxed) != sequence {
-        return false; // the recorder is at it
+        return false; // the recorder is updating the line
     }
     let ticks = read_tsc().wrapping_sub(base_tsc);
-    // A line that is older than it may be is good enough for this. A counter that is before the
-    // line began anew with the machine.
+    // An expired line is precise enough here. A counter below the line's base restarted with the
+    // machine.
     if !HAS_COUNTER || span == 0 || ticks > u64::MAX / 2 {
         return true;
     }
@@ -47,7 +47,7 @@ pub fn lease_is_over(until_ns: u64, now_ns: u64, clock: &Clock) -> bool {
 mod tests {
     use super::*;
 
-    /// A line of two ticks a nanosecond, on which it is `now_ns` now.
+    /// Returns a clock with a line of two ticks per nanosecond, on which the time is now `now_ns`.
     fn clock_with_line(now_ns: u64) -> Clock {
         let clock = Clock::default();
         clock.base_tsc.store(read_tsc(), Ordering::Relaxed);

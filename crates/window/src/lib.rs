@@ -1,10 +1,10 @@
-//! The shared window: found or made, mapped, and its tables of sessions, events, processes and
-//! memory.
+//! The shared window: opening or making it, mapping it, and its tables of sessions, events,
+//! processes and memory.
 //!
-//! Used by the library inside traced processes and by recorders, so nothing here allocates, and
+//! The library inside traced processes and recorders use this crate. So nothing here allocates, and
 //! nothing waits except the recorder's memory allocator. Main invariant: whatever another process
 //! of the user writes into the window, no function here reads or writes outside the mapping, and
-//! none loops without a bound.
+//! every loop is bounded.
 #![cfg_attr(not(test), no_std)]
 
 mod allocator;
@@ -45,7 +45,7 @@ use trackway_sys::Errno;
 use trackway_sys::file::Fd;
 use trackway_sys::memory::{Mapping, ZeroPages};
 
-/// Returns the header's word for a file of which `bytes` are backed: greater for more.
+/// Returns the header word for a file with `bytes` backed bytes; more bytes give a greater word.
 pub const fn backed_word(bytes: u64) -> u64 {
     let granules = bytes >> GRANULE_SHIFT;
     granules << 32 | (!granules & 0xffff_ffff)
@@ -58,70 +58,71 @@ pub struct Window {
 }
 
 impl Window {
-    /// A window over memory that holds one: at least `DATA_OFFSET` bytes of it exist.
+    /// Makes a window from the mapping of a file with at least `DATA_OFFSET` bytes.
     pub(crate) const fn new(mapping: Mapping) -> Self {
         Self { mapping }
     }
 
-    /// Returns its address.
+    /// Returns the address of the window.
     #[inline(always)]
     pub const fn base(&self) -> *mut u8 {
         self.mapping.base()
     }
 
-    /// The window whose base, readable part and address space are these.
+    /// Makes a window from its base, readable size and reserved address space.
     ///
     /// # Safety
     ///
-    /// As [`Mapping::from_parts`], of a window that was opened in this process.
+    /// The requirements of [`Mapping::from_parts`], for a window that was opened in this process.
     #[inline(always)]
     pub const unsafe fn from_parts(base: *mut u8, mapped_bytes: u64, reserved_bytes: u64) -> Self {
         // SAFETY: by contract.
         Self::new(unsafe { Mapping::from_parts(base, mapped_bytes, reserved_bytes) })
     }
 
-    /// Returns the size of the readable and writable part, in bytes. It is less than the whole in a
-    /// traced program, and where the address space is limited (RLIMIT_AS).
+    /// Returns the size of the readable and writable part, in bytes. In a traced program, or with
+    /// limited address space (RLIMIT_AS), it is smaller than the window.
     #[inline(always)]
     pub const fn mapped_bytes(&self) -> u64 {
         self.mapping.bytes()
     }
 
-    /// Returns the address space that it has, in bytes.
+    /// Returns the size of the window's reserved address space, in bytes.
     #[inline(always)]
     pub const fn reserved_bytes(&self) -> u64 {
         self.mapping.reserved()
     }
 
-    /// Makes its first `bytes` bytes readable and writable, if so much is reserved.
+    /// Makes the first `bytes` bytes of the window readable and writable, if that much address
+    /// space is reserved.
     pub fn extend(&self, bytes: u64) -> Result<(), Errno> {
         self.mapping.extend(bytes)
     }
 
-    /// The first page.
+    /// Returns the header, which is the first page.
     pub fn header(&self) -> &'static Header {
         self.at(0)
     }
 
-    /// The session in slot `index` (below `SESSIONS_MAX`; higher ones wrap).
+    /// Returns the session in slot `index`; an index of `SESSIONS_MAX` or more wraps.
     #[inline(always)]
     pub fn session(&self, index: usize) -> &'static Session {
         self.at(SESSIONS_OFFSET + index % SESSIONS_MAX * SESSION_BYTES)
     }
 
-    /// The process in slot `index` (wraps likewise).
+    /// Returns the process in slot `index`; an index of `PROCESSES_MAX` or more wraps.
     pub fn process(&self, index: usize) -> &'static Process {
         self.at(PROCESSES_OFFSET + index % PROCESSES_MAX * size_of::<Process>())
     }
 
-    /// The event in slot `index` (wraps likewise).
+    /// Returns the event in slot `index`; an index of `EVENTS_MAX` or more wraps.
     #[inline(always)]
     pub fn event(&self, index: usize) -> &'static Event {
         self.at(EVENTS_OFFSET + index % EVENTS_MAX * size_of::<Event>())
     }
 
-    /// The number of the event whose enable word is at `word`, in a window mapped at `base`: not
-    /// below `EVENTS_MAX` if the word is none of that window's.
+    /// Returns the index of the event whose enable word is at `word`, in a window mapped at `base`.
+    /// The result is `EVENTS_MAX` or more if the word is not in that window.
     #[inline(always)]
     pub fn event_at(base: *mut u8, word: *const AtomicU32) -> usize {
         const _: () = assert!(core::mem::offset_of!(Event, enabled) == 0);
@@ -129,8 +130,8 @@ impl Window {
         (word as usize).wrapping_sub(first) / size_of::<Event>()
     }
 
-    /// Puts zero pages in place of the fixed part (`true`) or of all the rest. Users of the window
-    /// go on in memory of this process's own; `needed` is how far in bytes that may be.
+    /// Replaces the fixed part (`true`) or everything else by zero pages. Users of the window
+    /// continue in private memory of this process; `needed` limits that memory, in bytes.
     pub fn blank(&self, fixed_part: bool, needed: u64) -> Result<(), Errno> {
         let fixed = DATA_OFFSET as u64;
         if fixed_part {
@@ -140,56 +141,57 @@ impl Window {
         }
     }
 
-    /// Zero pages for all of the window, to be had while the process may have them; `needed` as for
-    /// [`Self::blank`].
+    /// Prepares zero pages for the whole window while the process may still allocate them; `needed`
+    /// as for [`Self::blank`].
     pub fn zeros(&self, needed: u64) -> Option<ZeroPages> {
         ZeroPages::new(self.reserved_bytes(), self.mapped_bytes(), needed)
     }
 
-    /// Blanks the window like [`Self::blank`], with zero pages that were prepared: first the fixed
-    /// part, then the rest.
+    /// Blanks the window like [`Self::blank`], with prepared zero pages: first the fixed part, then
+    /// everything else.
     pub fn blank_by(&self, zeros: &mut ZeroPages, fixed_part: bool) -> Result<(), Errno> {
         let end = if fixed_part { DATA_OFFSET as u64 } else { self.reserved_bytes() };
         self.mapping.blank_by(zeros, end)
     }
 
-    /// Puts the window's file in the place of zero pages.
+    /// Replaces zero pages by the window's file.
     pub fn refill(&self, file: &Fd) -> Result<(), Errno> {
         self.mapping.refill(file)
     }
 
-    /// Unmaps a window that no other code has looked into yet.
+    /// Unmaps a window that no other code has used yet.
     ///
     /// # Safety
-    /// No reference into it was given out, here or in copies of this.
+    /// No reference into the window was given out, by this value or by its copies.
     pub unsafe fn discard(self) {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller makes the same promise.
         unsafe { self.mapping.unmap() };
     }
 
-    /// Bytes from the start that may be touched: backed by the file, as far as they are mapped.
+    /// Returns the number of bytes from the start that may be touched: backed by the file, and
+    /// mapped.
     pub fn usable_bytes(&self) -> u64 {
         self.backed_bytes().unwrap_or(DATA_OFFSET as u64).min(self.mapped_bytes())
     }
 
-    /// Bytes from the start that are backed by the file; `None` where the header says what no
-    /// recorder writes.
+    /// Returns the number of bytes from the start that the file backs; `None` if the header has a
+    /// value that no recorder writes.
     pub fn backed_bytes(&self) -> Option<u64> {
-        // ORDERING: Acquire pairs with the Release in the allocator: the file was grown before.
+        // ORDERING: Acquire pairs with the Release in the allocator, which grows the file first.
         let word = self.header().backed.load(Ordering::Acquire);
         let bytes = word >> 32 << GRANULE_SHIFT;
         (word == backed_word(bytes) && bytes >= DATA_OFFSET as u64).then_some(bytes)
     }
 
-    /// A table of the fixed part.
+    /// Returns a reference to a table of the fixed part.
     ///
-    /// Private: callers above compute offsets that lie inside the fixed part by construction.
+    /// Private: callers compute offsets that are inside the fixed part by construction.
     #[inline(always)]
     fn at<T>(&self, offset: usize) -> &'static T {
         debug_assert!(offset + size_of::<T>() <= DATA_OFFSET);
-        // SAFETY: the fixed part is mapped for good (open checked its length), offsets are
-        // multiples of 64 from a page boundary, and every T here consists of atomics, for which
-        // any bytes are valid and concurrent writes are defined.
+        // SAFETY: the fixed part is permanently mapped (open checked its length), offsets are
+        // multiples of 64 from a page boundary, and every T here consists of atomics, for which any
+        // bytes are valid and concurrent writes are defined.
         unsafe { &*self.base().add(offset).cast::<T>() }
     }
 }
@@ -205,7 +207,7 @@ impl Memory for MappedMemory {
             return Err(Damage::Table(at));
         }
         // SAFETY: the range is mapped and backed. Other processes may write it meanwhile: it is
-        // copied as bytes, through a pointer, and the caller checks it afterwards.
+        // copied as bytes, through a pointer, and the caller checks the copy afterwards.
         unsafe {
             core::ptr::copy_nonoverlapping(
                 self.0.base().add(at as usize),
@@ -217,9 +219,9 @@ impl Memory for MappedMemory {
     }
 }
 
-/// Memory of lockless buffers, up to the end that was usable when it was created: that is looked up
-/// before a slot is reserved, and not again. A process that leaves its window (see the agent's
-/// `setuid`) finds zeros there, and a slot that is reserved must be written.
+/// Memory of lockless buffers up to a fixed end, the usable end at creation. Writers create it
+/// before they reserve a slot, because a reserved slot must be written. If the process leaves its
+/// window meanwhile (see the agent's `setuid`), the memory has zero pages.
 #[derive(Debug, Clone, Copy)]
 pub struct SlotMemory {
     base: *mut u8,
@@ -231,12 +233,12 @@ impl SlotMemory {
     ///
     /// # Safety
     ///
-    /// Its first `usable_bytes` are mapped and backed, and stay mapped.
+    /// The first `usable_bytes` bytes of the window are mapped and backed, and stay mapped.
     pub const unsafe fn new(base: *mut u8, usable_bytes: u64) -> Self {
         Self { base, end: usable_bytes }
     }
 
-    /// Returns its end, in bytes from the window's start.
+    /// Returns the end of the memory, in bytes from the window's start.
     pub const fn end(&self) -> u64 {
         self.end
     }
@@ -244,20 +246,20 @@ impl SlotMemory {
 
 impl lockless::Store for SlotMemory {
     unsafe fn store(&self, at: u64, source: &[u8]) {
-        // What is in shared memory says where; so it is bounded here.
+        // The offset comes from shared memory, so it is bounded here.
         let end = at.checked_add(source.len() as u64);
         if end.is_none_or(|end| end > self.end) {
             return;
         }
-        // SAFETY: the range is mapped and backed, and the caller's slot.
+        // SAFETY: the range is mapped and backed, and belongs to the caller's slot.
         unsafe { copy_by_words(source.as_ptr(), self.base.add(at as usize), source.len()) };
     }
 }
 
 impl claim::Copy for MappedMemory {
     unsafe fn copy(&self, at: u64, source: *const u8, bytes: usize) {
-        // SAFETY: a plan's target lies in a sub-buffer inside the usable bytes (the caller
-        // checked), with room for whole words behind; the source has as many readable bytes.
+        // SAFETY: a plan's target is in a sub-buffer inside the usable bytes (the caller checked),
+        // with space for whole words after it; the source has as many readable bytes.
         unsafe { copy_by_words(source, self.0.base().add(at as usize), bytes.next_multiple_of(8)) };
     }
 }

@@ -1,7 +1,7 @@
 //! Finding or making the window's file.
 //!
 //! The file appears complete or not at all: it is made without a name (O_TMPFILE), filled in, and
-//! linked. A process that opens it checks its owner, its mode and its length before mapping it,
+//! linked. A process that opens the file checks owner, mode and length before it maps the file. It
 //! follows no symbolic link, and does not wait for other processes.
 
 use core::ffi::CStr;
@@ -19,42 +19,43 @@ use trackway_sys::valgrind::runs_in_valgrind;
 
 use crate::{Window, backed_word};
 
-/// Room for a window's path, in bytes.
+/// Space for a window's path, in bytes.
 pub const NAME_BYTES: usize = 512;
 
-/// Least address space of a window in a process, in bytes; with luck.
+/// Smallest address space that is tried for a window in a process, in bytes.
 const LEAST_BYTES: u64 = 16 << 20;
-/// Least readable part of the window in a traced program, in bytes. Nearly all sessions fit, so
-/// that nothing is to be done when one begins.
+/// Smallest readable part of the window in a traced program, in bytes. Nearly all sessions fit, so
+/// that their begin needs no further mapping.
 pub const READABLE_BYTES: u64 = 256 << 20;
-/// Bytes beyond the part in use that a program with a limit on its address space maps.
+/// Bytes beyond the used part that a program with limited address space maps.
 const ROOM_BYTES: u64 = 16 << 20;
-/// Divisor of a limit on a program's address space (RLIMIT_AS): the part that a window may take.
+/// Divisor of a program's limit on address space (RLIMIT_AS) that gives the share for a window.
 const LIMIT_DIVISOR: u64 = 8;
 
 /// The part of the window that a process maps, in bytes.
 ///
-/// Tools walk through all that is readable in a traced program, page by page: leak checkers,
-/// dumpers, debuggers. Behind the file's end each page costs them a signal: memcheck 2 ms.
+/// Some tools walk through all readable memory of a traced program, page by page: leak checkers,
+/// dumpers, debuggers. Beyond the file's end each page costs them a signal: memcheck 2 ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Readable and writable.
+    /// Size of the readable and writable part.
     pub(crate) readable: u64,
-    /// Address space in all.
+    /// Size of the reserved address space.
     pub(crate) reserved: u64,
 }
 
 impl Extent {
     pub(crate) const WHOLE: Self = Self { readable: WINDOW_BYTES, reserved: WINDOW_BYTES };
 
-    /// Returns the part that a traced program maps of a window whose file is so long.
+    /// Returns the part that a traced program maps of a window whose file has `length` bytes.
     fn of_guest(length: u64) -> Self {
         Self::of_guest_in(length, limit_of(Resource::AddressSpace), runs_in_valgrind())
     }
 
-    /// The same with a limit on the program's address space, and in valgrind or not.
+    /// Returns the part that a traced program maps, with this limit on its address space.
+    /// `is_walked` is true in valgrind.
     ///
-    /// The program's limit is for the program: what is taken of it is small, and for good.
+    /// The limit serves the program, so the window takes only a small, fixed share of it.
     pub(crate) fn of_guest_in(length: u64, limit: Option<u64>, is_walked: bool) -> Self {
         let readable = match is_walked {
             true => readable_for(length, true),
@@ -68,34 +69,35 @@ impl Extent {
     }
 }
 
-/// Returns the readable part in a traced program of a window of which so many bytes are in use:
-/// nothing beyond them where a tool walks through all memory, else as much again, for later
-/// sessions.
+/// Returns the size of the readable part in a traced program if `in_use` bytes are in use. If a
+/// tool walks through all memory, nothing beyond them is readable; otherwise as much again, for
+/// later sessions.
 fn readable_for(in_use: u64, is_walked: bool) -> u64 {
     let readable = if is_walked { in_use } else { in_use.saturating_mul(2) };
     readable.min(WINDOW_BYTES).next_multiple_of(GRANULE_BYTES)
 }
 
-/// The same, for a program in whose window more is in use than is readable.
+/// Returns the new size of the readable part for a program in whose window more is in use than is
+/// readable.
 pub fn readable_when_extended(in_use: u64) -> u64 {
     readable_for(in_use, runs_in_valgrind())
 }
 
-/// Why there is no window.
+/// Reason why a window could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
     /// A system call failed: the file system is absent, full, read-only…
     System(Errno),
-    /// The file is not this user's, or others may open it.
+    /// The file belongs to another user, or others may open it.
     NotOurs,
     /// The file is shorter than the part that its header declares in use: it was truncated.
     Truncated,
-    /// The file is not a window, or one of another version under this version's name.
+    /// The file is not a window, or has another version under this version's name.
     NotAWindow,
     /// The path is too long.
     PathTooLong,
-    /// There is none, and none was to be made.
+    /// No window exists, and none was to be made.
     Absent,
 }
 
@@ -164,10 +166,10 @@ fn put_decimal(
 }
 
 impl Window {
-    /// Opens the window at `path` for the user `uid`, makes it if `create` and there is none, and
-    /// maps all of it. The descriptor is for allocation; other callers drop it.
+    /// Opens the window at `path` for the user `uid` and maps all of it. With `create`, makes a
+    /// missing window. Returns the descriptor for allocation; other callers drop it.
     ///
-    /// Root makes it for another user, whose it is before it has a name.
+    /// Root can make a window for another user, who owns it before it gets its name.
     pub fn open(
         folder: &CStr,
         path: &CStr,
@@ -178,8 +180,8 @@ impl Window {
         Ok((opened.window, opened.fd))
     }
 
-    /// The same for the library in a traced program, which makes readable what is in use and some
-    /// more: see [`Extent::of_guest`].
+    /// Opens the window for the library in a traced program. Makes the used part and some more
+    /// readable: see [`Extent::of_guest`].
     pub fn open_as_guest(
         folder: &CStr,
         path: &CStr,
@@ -190,8 +192,8 @@ impl Window {
         Ok((opened.window, opened.fd))
     }
 
-    /// Opens the window for a recorder, which must not end when the file is truncated: it is
-    /// guarded ([`trackway_sys::signal::guard_mapping`]) before anything of it is looked at.
+    /// Opens the window for a recorder, which must survive a truncation of the file. The window is
+    /// guarded ([`trackway_sys::signal::guard_mapping`]) before its first access.
     pub fn open_guarded(
         folder: &CStr,
         path: &CStr,
@@ -203,8 +205,8 @@ impl Window {
         Ok((opened.window, opened.fd, guard))
     }
 
-    /// The guard is chosen at compile time: no library that is linked into traced programs has a
-    /// signal handler.
+    /// Opens or makes the window. The guard is chosen at compile time: no library that is linked
+    /// into traced programs has a signal handler.
     fn open_by<const GUARDED: bool>(
         folder: &CStr,
         path: &CStr,
@@ -215,12 +217,14 @@ impl Window {
         const TRIES: usize = 16;
         const PAUSE_NS: u64 = 200_000;
         for _ in 0..TRIES {
-            // Its owner may have a lease on it (fcntl(2), F_SETLEASE), for which others would wait.
+            // The file's owner may hold a lease on it (fcntl(2), F_SETLEASE), for which a blocking
+            // open would wait.
             let flags = libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK;
             match Fd::open(path, flags, 0) {
                 Ok(fd) => return Self::check_and_map::<GUARDED>(fd, uid, extent),
                 Err(Errno(libc::ENOENT)) if create => {}
-                // For a moment: it is being made smaller (`Allocator::compact`).
+                // The file is locked briefly while another process compacts it
+                // (`Allocator::compact`).
                 Err(Errno(libc::EWOULDBLOCK)) => {
                     sleep_ns(PAUSE_NS);
                     continue;
@@ -229,7 +233,7 @@ impl Window {
                 Err(errno) => return Err(errno.into()),
             }
             match Self::make::<GUARDED>(folder, path, uid, extent) {
-                // Another process was first: open its window.
+                // Another process made the window first: open that window.
                 Err(OpenError::System(Errno(libc::EEXIST))) => {}
                 other => return other,
             }
@@ -244,7 +248,7 @@ impl Window {
         extent: fn(u64) -> Extent,
     ) -> Result<Opened, OpenError> {
         let fd = Fd::open(folder, libc::O_RDWR | libc::O_TMPFILE, 0o600)?;
-        fd.set_mode(0o600)?; // whatever the umask is
+        fd.set_mode(0o600)?; // independent of the umask
         if fd.status()?.uid != uid {
             fd.set_owner(uid)?;
         }
@@ -253,9 +257,10 @@ impl Window {
         let header = opened.window.header();
         header.version.store(ABI_VERSION, Ordering::Relaxed);
         header.backed.store(backed_word(DATA_OFFSET as u64), Ordering::Relaxed);
-        // Offset zero is "none" in the tables.
+        // Offset zero means "none" in the tables.
         header.arena_used.store(64, Ordering::Relaxed);
-        // ORDERING: Release pairs with the Acquire below: a window that says so is complete.
+        // ORDERING: Release pairs with the Acquire below: a window with this magic number is
+        // complete.
         header.magic.store(MAGIC, Ordering::Release);
         match opened.fd.link_as(path) {
             Ok(()) => Ok(opened),
@@ -273,12 +278,12 @@ impl Window {
             return Err(OpenError::Truncated);
         }
         if is_compact(&status) && status.uid == uid {
-            // No process touches it before all of its fixed part has memory again.
+            // The whole fixed part must have memory again before a process touches it.
             fd.allocate(0, DATA_OFFSET as u64)?;
         }
         let opened = Opened::check_owner_and_map::<GUARDED>(fd, uid, extent)?;
         let header = opened.window.header();
-        // ORDERING: Acquire pairs with the Release in `make`: the rest of the header is there.
+        // ORDERING: Acquire pairs with the Release in `make`: the rest of the header is complete.
         let good = header.magic.load(Ordering::Acquire) == MAGIC
             && header.version.load(Ordering::Relaxed) == ABI_VERSION
             && opened.window.backed_bytes().is_some();
@@ -292,12 +297,12 @@ impl Window {
     }
 }
 
-/// Returns true if this window was made compact: see [`crate::Allocator::compact`].
+/// Returns true if this window is compact: see [`crate::Allocator::compact`].
 pub(crate) const fn is_compact(status: &Status) -> bool {
     status.allocated_bytes < DATA_OFFSET as u64
 }
 
-/// A window that no other code knows yet.
+/// A window that no other code uses yet.
 struct Opened {
     window: Window,
     fd: Fd,
@@ -305,9 +310,9 @@ struct Opened {
 }
 
 impl Opened {
-    /// Returns true if the file is as long as its header says. Another process may be giving memory
-    /// back: it says so in the header first, and cuts the file then, so that a second look finds a
-    /// length that holds. A truncation by others changes no header.
+    /// Returns true if the file is as long as its header declares. A process that gives memory back
+    /// changes the header first and shortens the file then, so a second check finds a valid length.
+    /// A truncation by another program does not change the header.
     fn all_is_backed(&self) -> Result<bool, Errno> {
         const LOOKS: usize = 64;
         for _ in 0..LOOKS {
@@ -328,8 +333,8 @@ impl Opened {
         if !status.is_regular() || status.uid != uid || status.mode & 0o077 != 0 {
             return Err(OpenError::NotOurs);
         }
-        // There may be less address space: then take what there is, down to 16 MiB. valgrind says
-        // EINVAL where it has no room.
+        // If the address space is short, takes a smaller part, down to 16 MiB. valgrind reports
+        // EINVAL if it has no space.
         let Extent { readable, mut reserved } = extent(status.bytes);
         let mapping = loop {
             match Mapping::new(&fd, readable, reserved) {
@@ -348,12 +353,12 @@ impl Opened {
         }
     }
 
-    /// Unmaps it, because of `error`.
+    /// Unmaps the window and returns `error`.
     fn discard(self, error: OpenError) -> OpenError {
         if let Some(guard) = self.guard {
             guard.release();
         }
-        // SAFETY: no other code knows this mapping, and we drop our last reference.
+        // SAFETY: no other code knows this mapping, and this drops the last reference.
         unsafe { self.window.mapping.unmap() };
         error
     }
@@ -372,7 +377,7 @@ mod tests {
         assert_eq!(extent(2 * MIB), ordinary);
         assert_eq!(extent(100 * MIB), ordinary);
         assert_eq!(extent(200 * MIB), Extent { readable: 400 * MIB, ..ordinary });
-        // Whatever the file's length is.
+        // This applies to any length of the file.
         for length in [40 << 30, WINDOW_BYTES, u64::MAX] {
             assert_eq!(extent(length), Extent { readable: WINDOW_BYTES, ..ordinary });
         }
@@ -394,7 +399,7 @@ mod tests {
         };
         assert_eq!(reserved(3 * MIB, 1 << 30), 128 * MIB);
         assert_eq!(reserved(3 * MIB, 1 << 62), WINDOW_BYTES);
-        // What is in use has its place, as long as half is left.
+        // The used part fits, as long as half of the limit is left.
         assert_eq!(reserved(300 * MIB, 1 << 30), 316 * MIB);
         assert_eq!(reserved(900 * MIB, 1 << 30), 512 * MIB);
         assert_eq!(reserved(3 * MIB, 8 * MIB), LEAST_BYTES, "it is tried");

@@ -1,4 +1,4 @@
-//! The table of processes: hints for people, and the identity behind a claim's owner word.
+//! The table of processes: information for users, and the identity that a claim's owner word names.
 
 use core::sync::atomic::Ordering;
 
@@ -7,10 +7,10 @@ use trackway_sys::process::{Identity, Life, life_of};
 
 use crate::Window;
 
-/// Slots that a process looks at for a free one.
+/// Most slots that a process examines to find a free one.
 const PROBES_MAX: usize = 32;
 
-/// A process's place in the table.
+/// The entry of a process in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessSlot {
     index: u16,
@@ -18,15 +18,15 @@ pub struct ProcessSlot {
 }
 
 impl ProcessSlot {
-    /// The place of a process that found none: claims in its name cannot be proved dead.
+    /// Value for a process without an entry: its claims cannot be proved dead.
     pub const NONE: Self = Self { index: u16::MAX, incarnation: 0 };
 
-    /// The owner word of thread `tid` of this process: never zero.
+    /// Returns the owner word of thread `tid` of this process; never zero.
     pub const fn owner_word(self, tid: u32) -> u64 {
         self.index as u64 | (self.incarnation as u64) << 16 | Self::tid_bits(tid)
     }
 
-    /// The part of an owner word that names the thread.
+    /// Returns the part of an owner word that names the thread.
     pub const fn tid_bits(tid: u32) -> u64 {
         (tid as u64) << 32
     }
@@ -40,7 +40,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// The process's place in the table.
+    /// Returns the entry of the process in the table.
     pub const fn slot(self) -> ProcessSlot {
         self.slot
     }
@@ -55,16 +55,18 @@ impl Owner {
 }
 
 impl Window {
-    /// Enters this process into the table, in place of its predecessor (before exec), of a dead
-    /// process, or in a free slot. A process that dies in here costs its slot.
+    /// Enters this process into the table: in place of its image before exec, of a dead process, or
+    /// in a free slot. A process that dies during the entry costs its slot.
     ///
-    /// Where the library is in the process twice (dlmopen(3)) both share a slot: the second would
-    /// else take the first one's, whose claims would be taken for those of before exec.
+    /// If a process has loaded the library twice (dlmopen(3)), both copies share a slot. Otherwise
+    /// the second would take the slot of the first, whose claims would count as claims from before
+    /// exec.
     pub fn enter_process(&self, identity: &Identity) -> ProcessSlot {
         for probe in 0..PROBES_MAX {
             let index = (identity.pid as usize + probe) % PROCESSES_MAX;
             let process = self.process(index);
-            // ORDERING: Acquire pairs with the Release in `enter_where`: the rest belongs to it.
+            // ORDERING: Acquire pairs with the Release in `enter_where`: the other fields belong to
+            // this id.
             if process.pid.load(Ordering::Acquire) == identity.pid
                 && process.pid_namespace.load(Ordering::Relaxed) == identity.pid_namespace
                 && process.image.load(Ordering::Relaxed) == identity.image
@@ -76,8 +78,8 @@ impl Window {
         self.enter_where(identity, |index| life_of(&self.identity_at(index), 0) == Life::Dead)
     }
 
-    /// The same without a system call, for a fork child in a sandbox: other processes' slots are
-    /// left alone, dead or not.
+    /// Enters a fork child in a sandbox, without a system call: takes no other process's slot, even
+    /// of a dead process.
     pub fn enter_fork_child(&self, identity: &Identity) -> ProcessSlot {
         self.enter_where(identity, |_| false)
     }
@@ -101,15 +103,16 @@ impl Window {
             process.image.store(identity.image, Ordering::Relaxed);
             process.observations.store(0, Ordering::Relaxed);
             // ORDERING: Release pairs with the Acquire in `identity_at` and above: a reader of the
-            // id without the mark sees the identity that belongs to it. Otherwise it would see our
-            // id with a dead predecessor's start, and take us for dead.
+            // id without the mark finds the identity that belongs to it. Otherwise it would find
+            // this id with a dead predecessor's start time, and take this process for dead.
             process.pid.store(identity.pid, Ordering::Release);
             return ProcessSlot { index: index as u16, incarnation: incarnation as u16 };
         }
         ProcessSlot::NONE
     }
 
-    /// Returns true if the entry that `owner` (of thread 0) names still belongs to process `pid`.
+    /// Returns true if the entry that `owner` names still belongs to process `pid`; ignores the
+    /// thread.
     pub fn holds(&self, owner: Owner, pid: u32) -> bool {
         let index = usize::from(owner.slot.index);
         if index >= PROCESSES_MAX {
@@ -121,8 +124,8 @@ impl Window {
             && process.incarnation.load(Ordering::Relaxed) as u16 == owner.slot.incarnation
     }
 
-    /// Says that a recorder has seen the process in slot `index`, if it is still this one, in a
-    /// sandbox.
+    /// Records that a recorder has found the process in slot `index` in a sandbox, if the slot
+    /// still has this identity.
     pub fn note_sandboxed(&self, index: usize, identity: &Identity) {
         if self.identity_at(index) == *identity {
             self.process(index).observations.fetch_or(SANDBOXED, Ordering::Relaxed);
@@ -136,7 +139,7 @@ impl Window {
             && self.process(index).observations.load(Ordering::Relaxed) & SANDBOXED != 0
     }
 
-    /// The process in slot `index`.
+    /// Returns the identity of the process in slot `index`.
     pub fn identity_at(&self, index: usize) -> Identity {
         let process = self.process(index);
         // ORDERING: Acquire pairs with the Release in `enter_process`.
@@ -149,8 +152,8 @@ impl Window {
         }
     }
 
-    /// Returns true if the claimer that an owner word names is proved dead. The recorder only (it
-    /// looks into /proc).
+    /// Returns true if the claimer that an owner word names is proved dead. Only recorders call it,
+    /// because it reads /proc.
     pub fn owner_is_dead(&self, owner: Owner) -> bool {
         let index = usize::from(owner.slot.index);
         if index >= PROCESSES_MAX {
@@ -159,11 +162,11 @@ impl Window {
         let process = self.process(index);
         let identity = self.identity_at(index);
         if identity.pid & PROCESS_ENTERING != 0 {
-            return false; // it cannot be told yet
+            return false; // the owner is not known yet
         }
         if process.incarnation.load(Ordering::Relaxed) as u16 != owner.slot.incarnation {
-            // The slot was taken over, which takes a dead process or its own exec: and exec ends
-            // every thread.
+            // Another process has taken the slot. It takes only a slot of a dead process, or its
+            // own after exec, and exec ends every thread.
             return true;
         }
         identity.pid == 0
@@ -171,18 +174,18 @@ impl Window {
             || life_of(&identity, owner.tid) == Life::Dead
     }
 
-    /// Frees the slots of processes that are proved dead; returns the number of live ones. Every
-    /// trackway command calls it.
+    /// Frees the slots of processes that are proved dead. Returns the number of live processes.
+    /// Every trackway command calls it.
     pub fn sweep_processes(&self) -> usize {
         let mut alive = 0;
         for index in 0..PROCESSES_MAX {
             let process = self.process(index);
             let is_dead = |pid| pid != 0 && life_of(&self.identity_at(index), 0) == Life::Dead;
             match take_entry(process, 0, is_dead) {
-                // ORDERING: Release pairs with the Acquire of the next process that takes it.
+                // ORDERING: Release pairs with the Acquire of the next process that takes the slot.
                 Ok(()) => process.pid.store(0, Ordering::Release),
                 Err(EntryRefusal::Lives) => alive += 1,
-                // Another process is at it.
+                // Another process is taking the slot, or the slot is free.
                 Err(EntryRefusal::Free | EntryRefusal::Busy) => {}
             }
         }
@@ -190,32 +193,32 @@ impl Window {
     }
 }
 
-/// Why a place cannot be taken.
+/// Reason why an entry cannot be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EntryRefusal {
-    /// The entry is free, and `is_free` rejects that.
+    /// The entry is free, and `is_free` rejects free entries.
     Free,
-    /// Its process lives.
+    /// The entry's process is alive.
     Lives,
-    /// Another process is taking it, or has just done so.
+    /// Another process is taking the entry, or has just taken it.
     Busy,
 }
 
-/// Takes an entry for process `pid` (0: for none), if `is_free` accepts its owner: the entry has
-/// the mark of one that is being filled in then.
+/// Takes an entry for process `pid` (0: for none) if `is_free` accepts its present owner. The entry
+/// then has the mark of an entry that is being filled in.
 ///
-/// Between the look and the exchange the place may have been freed and taken by another process
-/// with the same id, which lives: ids are used again, and are the same in different namespaces. So
-/// the incarnation must be the same before and after.
+/// Between the check and the exchange, the entry may have been freed and taken by another, live
+/// process with the same id: ids are reused, and exist in several namespaces. So the incarnation
+/// must be the same before and after.
 fn take_entry(
     process: &Process,
     pid: u32,
     is_free: impl Fn(u32) -> bool,
 ) -> Result<(), EntryRefusal> {
     let incarnation = process.incarnation.load(Ordering::Relaxed);
-    // ORDERING: Acquire pairs with the Release of the entry's owner: its fields are there, and are
-    // read after this. And it keeps the load above before it. (An incarnation that is older than
-    // the id is seen to have changed below.)
+    // ORDERING: Acquire pairs with the Release of the entry's owner: its fields are complete, and
+    // are read after this. It also keeps the load above before it. (If the incarnation was read
+    // before the id changed, the check below finds that it has changed.)
     core::sync::atomic::fence(Ordering::Acquire);
     let found = process.pid.load(Ordering::Acquire);
     if found & PROCESS_ENTERING != 0 {
@@ -224,14 +227,14 @@ fn take_entry(
     if !is_free(found) {
         return Err(if found == 0 { EntryRefusal::Free } else { EntryRefusal::Lives });
     }
-    // ORDERING: AcqRel: what the taker writes comes after the taking, for all; and what the one
-    // before wrote is seen.
+    // ORDERING: AcqRel: all processes find the taker's writes after the taking; and the taker finds
+    // the writes of the former owner.
     process
         .pid
         .compare_exchange(found, pid | PROCESS_ENTERING, Ordering::AcqRel, Ordering::Relaxed)
         .map_err(|_| EntryRefusal::Busy)?;
     if process.incarnation.load(Ordering::Relaxed) != incarnation {
-        // ORDERING: Release: as its owner left it.
+        // ORDERING: Release: restores the entry as its owner left it.
         process.pid.store(found, Ordering::Release);
         return Err(EntryRefusal::Busy);
     }
@@ -246,7 +249,7 @@ mod tests {
     fn a_place_is_not_taken_from_who_came_after_the_look() {
         let process = Process::default();
         process.pid.store(7, Ordering::Relaxed);
-        // The one that was found dead goes, and another comes with the same id.
+        // The process that was found dead leaves, and another one with the same id enters.
         let taken_meanwhile = |_| {
             process.incarnation.fetch_add(1, Ordering::Relaxed);
             true

@@ -1,64 +1,64 @@
-//! The events that a session records, while that changes: its rules, and its bit in enable words.
+//! The rules of a session and its enable bits, while the rules change.
 //!
-//! **Who writes what.** The session's recorder alone writes its rules, their revision, its state,
-//! its flags and its successor. Bits in enable words are set by the recorder and by every library
-//! that describes an event, at any moment, each by one atomic operation. *Only the recorder clears
-//! them* (but for [`Window::clear_bit_unless`], where there is none).
+//! **Who writes.** Only the session's recorder writes its rules, their revision, its state, flags
+//! and successor. The recorder and every library that registers an event set bits in enable words,
+//! at any moment, each by one atomic operation. *Only the recorder clears bits*; the exception is
+//! [`Window::clear_bit_unless`], for sessions without a recorder.
 //!
-//! **Why the last rules win.** The recorder changes what decides (rules, [`flag::PAUSED`], state,
-//! successor), *then* goes to every event and makes its bit right. A library makes its event READY,
-//! reads what decides, sets the bit if it must, *then* reads again. Between the two moves of each
-//! lies a full fence, and so (Dekker):
+//! **Why the last rules win.** The recorder changes the selection state (rules, [`flag::PAUSED`],
+//! state, successor), *then* corrects the bit of every event. A library makes its event READY,
+//! reads the selection state, sets the bit if it must, *then* reads the state again. Both have a
+//! full fence between their two steps, and so (Dekker):
 //!
-//! - the recorder finds every event whose library has read what was there before;
-//! - a bit that was set for what was there before is either found by the recorder, which makes it
-//!   right, or its setter finds the change, and says so in `events_revision`. The recorder looks at
-//!   that ten times a second, and where it has moved, at every event: so the bit is right soon.
+//! - the recorder finds every event whose library has read the old state;
+//! - a bit that was set for the old state is either found and corrected by the recorder, or its
+//!   setter finds the change and raises `events_revision`. The recorder checks that number ten
+//!   times a second, and corrects every event if it has changed: so the bit is right soon.
 //!
-//! **Why no event is lost meanwhile.** A word does not tell when a bit was set, nor in which life
-//! of the slot. A library may be stopped between its reads and its exchange for any time; equal
-//! values may have been others in between, and slot and rules may be others. A check does not help:
-//! the library may be stopped after it. So a library does nothing that would be wrong in a later
-//! life of the slot: a bit too many makes unwanted records until the recorder has looked; a missing
-//! bit loses records, uncounted. Hence the invariant: *once a bit is on that the rules of its slot
-//! select, it stays on until the recorder of that slot decides otherwise.* It follows from which
-//! code clears bits, whatever is read by whom, and when. (Even a bit that a library has set a
-//! moment before, and knows to be wrong, must stay: the recorder may have found it set, and relied
-//! on it.)
+//! **Why no event is lost meanwhile.** A word does not show when a bit was set, nor for which
+//! session in the slot. A library may be stopped for any time between its reads and its exchange.
+//! Meanwhile values may change and change back, and the slot may get another session and other
+//! rules. A further check does not help: the library may be stopped after it. So a library does
+//! nothing that would be wrong for a later session in the slot: a surplus bit causes unwanted
+//! records until the recorder's next check; a missing bit loses records, uncounted. Hence the
+//! invariant: *once a bit is set that the rules of its slot select, it stays set until the recorder
+//! of that slot decides otherwise.* The invariant follows from which code clears bits, not from who
+//! reads what and when. (Even a bit that a library has just set and knows to be wrong must stay:
+//! the recorder may have found it set, and relied on it.)
 //!
-//! This ends: a library says something at most once for each event and slot, and a recorder that
-//! looks says nothing. A library need not wait for rules that are being rewritten, because who
-//! rewrites them comes to the event afterwards, and it does not try for ever: who finds other rules
-//! again and again leaves the event to the recorder, too.
+//! This process ends: a library notifies at most once for each event and slot, and a recorder's
+//! check sends no notification. A library need not wait while rules are rewritten, because their recorder
+//! corrects the event afterwards. Nor does it retry without bound: a library that repeatedly finds
+//! changed rules also leaves the event to the recorder.
 //!
 //! **Why no event has two bits for one channel,** which sites would record twice. A library loads
-//! the word, *then* reads what decides, and changes the word by one exchange, which fails if it is
-//! not what was loaded. Had the recorder changed the word before the load, what it decided before
-//! that would have been read (Acquire); if it changes it afterwards, the exchange fails, and all is
-//! decided anew. So a library that has slept cannot set a session's bit beside that of the
-//! successor, to which the recorder has moved the event meanwhile; and where the bit of a
-//! predecessor is in the word, it sets none beside it, and says so. That may be one that was set
-//! behind the recorder's back, after it had looked for bits to move: then [`Window::apply_rules`]
-//! moves it, by one exchange. (Who finds a word that is the same *again* may set a second bit after
-//! all. An event can be recorded twice until the recorder has looked at it.)
+//! the word, *then* reads the selection state, and changes the word by one exchange, which fails if
+//! the word has changed since the load. If the recorder changed the word before the load, the
+//! library reads the state that caused the change (Acquire). If it changes the word afterwards, the
+//! exchange fails, and the library decides again. So a delayed library cannot set a session's bit
+//! beside the successor's, to which the recorder has moved the event meanwhile. If the word has a
+//! predecessor's bit, the library sets none beside it, and notifies. That bit may have been set
+//! after the recorder looked for bits to move: then [`Window::apply_rules`] moves it, by one
+//! exchange. (A library whose word has changed and changed back may set a second bit after all: the
+//! event can be recorded twice until the recorder's next check.)
 //!
-//! **Bits of what has ended.** The recorder has cleared them, twice, and looks no more. Who has
-//! slept through that may set one, and leaves it there. Sites then pay for nothing until the slot
-//! is taken anew; so it is with who is killed between setting a bit and looking again.
+//! **Bits of ended sessions.** The recorder has cleared them, twice, and does not check again. A
+//! delayed library may set one later, and it stays. Sites then pay for nothing until the slot is
+//! taken again; likewise if a library is killed between setting a bit and its second read.
 //!
-//! **The rules' bytes** stand under a sequence count, `rules_revision`: odd while they change. A
-//! reader copies them between two looks at the same even number.
+//! **The rules' bytes** are under a sequence count, `rules_revision`: odd while they change. A
+//! reader copies them between two loads of the same even number.
 //!
-//! **A session with a successor** is given up for another slot, bit by bit. An event that is
-//! described meanwhile gets the successor's bit by the old one's rules; so the successor has no
-//! rules of its own before all bits are moved, lest an event have both bits:
+//! **A session with a successor** hands over to another slot, bit by bit. An event that is
+//! registered meanwhile gets the successor's bit by the old session's rules. So the successor has
+//! no rules before all bits are moved; otherwise an event could have both bits:
 //!
 //! 1. the successor becomes ACTIVE, with no rules;
 //! 2. the old session's `successor` names it: one store, after which no library sets the old bit;
 //! 3. [`Window::move_event`] for every event;
-//! 4. [`Window::set_rules`] and [`Window::apply_rules`] for the successor, with the old one's
-//!    rules: this moves what was set behind 3; the old session ends, and only then may the
-//!    successor be given others.
+//! 4. [`Window::set_rules`] and [`Window::apply_rules`] for the successor, with the old session's
+//!    rules: this moves bits set after step 3. The old session ends, and only then may the
+//!    successor get other rules.
 //!
 //! `crates/ring/tests/loom/rules.rs` has models of this. The sequence count is the kernel's
 //! (Documentation/locking/seqlock.rst), its fences those of Boehm, "Can seqlocks get along with
@@ -71,21 +71,21 @@ use trackway_schema::{Heading, Rules};
 
 use crate::{SessionLayout, Window};
 
-/// Decisions of a library before it leaves the event to the recorder. Each repetition needs a
+/// Most decisions of a library before it leaves the event to the recorder. A repetition needs a
 /// complete change of rules by a recorder, or a change of another bit of the same word.
 const TRIES_MAX: usize = 64;
-/// Attempts of the recorder, or of a library that finds it gone, to exchange bits.
+/// Most attempts to exchange bits, by the recorder, or by a library that finds it dead.
 const EXCHANGES_MAX: usize = 1000;
-/// Value in the place of words of a window that the process has left (`RETARGET` of
-/// `agent::state::event_archive`): it stands for no sessions, and nothing is taken from it. (Where
-/// 32 sessions want an event, a writer clears none of their bits.)
+/// Value that replaces words of a window that the process has left (`RETARGET` of
+/// `agent::state::event_archive`). It stands for no sessions, and no bit in it is cleared. (If all
+/// 32 sessions enable an event, a writer therefore clears none of their bits.)
 const LEFT_WINDOW_WORD: u32 = u32::MAX;
 
-/// The state that decides about a session's bits, in addition to the rules' bytes.
+/// State that decides about a session's bits, in addition to the rules' bytes.
 #[derive(Debug, Clone, Copy)]
 struct SelectionState {
     revision: u32,
-    /// The slot whose bit an event gets that the rules select: the session's, or its successor's.
+    /// Slot whose bit a selected event gets: the session's slot, or its successor's.
     target: usize,
     /// True if bits may be set.
     is_open: bool,
@@ -94,7 +94,7 @@ struct SelectionState {
 impl SelectionState {
     fn of(window: &Window, slot: usize) -> Self {
         let is_active = |session: &Session| {
-            // ORDERING: Acquire pairs with the recorder's store of ACTIVE: the rest was there.
+            // ORDERING: Acquire pairs with the recorder's store of ACTIVE: the rest is complete.
             session.state.load(Ordering::Acquire) == state::ACTIVE
         };
         let is_paused =
@@ -121,9 +121,9 @@ impl SelectionState {
 }
 
 impl Window {
-    /// Gives session `slot` these rules, as `trackway_schema::Rules` reads them; false, and the old
-    /// ones stay, where they are longer than `RULES_BYTES_MAX`. Its recorder only, which then calls
-    /// [`Self::apply_rules`] for every event. Takes over from a recorder that died in here.
+    /// Sets the rules of session `slot`, as `trackway_schema::Rules` reads them. Returns false and
+    /// keeps the old rules if `text` exceeds `RULES_BYTES_MAX`. Only the recorder calls it, then
+    /// [`Self::apply_rules`] for every event. Also works after a recorder that died in here.
     pub fn set_rules(&self, slot: usize, text: &[u8]) -> bool {
         if text.len() > RULES_BYTES_MAX {
             return false;
@@ -131,28 +131,28 @@ impl Window {
         let session = self.session(slot);
         let odd = session.rules_revision.load(Ordering::Relaxed) | 1;
         session.rules_revision.store(odd, Ordering::Relaxed);
-        // ORDERING: Release keeps the odd number before the bytes, for readers that see any of
+        // ORDERING: Release keeps the odd number before the bytes, for readers that find any of
         // them; pairs with the Acquire fence in `selects`.
         fence(Ordering::Release);
         for (place, &byte) in session.rules.iter().zip(text) {
             place.store(byte, Ordering::Relaxed);
         }
         session.rules_bytes.store(text.len() as u32, Ordering::Relaxed);
-        // ORDERING: Release pairs with the Acquire in `Standing::of`: the bytes belong to it.
+        // ORDERING: Release pairs with the Acquire in `SelectionState::of`: the bytes belong to it.
         session.rules_revision.store(odd.wrapping_add(1), Ordering::Release);
-        // ORDERING: SeqCst, the recorder's half of the argument above.
+        // ORDERING: SeqCst, the recorder's half of the module's Dekker argument.
         fence(Ordering::SeqCst);
         true
     }
 
-    /// Returns true if the rules of session `slot` select an event; `None` if they are not those of
-    /// `revision`, or were rewritten meanwhile.
+    /// Returns true if the rules of session `slot` select an event; `None` if the rules have
+    /// another revision, or were rewritten meanwhile.
     fn selects(&self, slot: usize, revision: u32, heading: &Heading<'_>) -> Option<bool> {
         let session = self.session(slot);
         let mut text = [0_u8; RULES_BYTES_MAX];
         let length = (session.rules_bytes.load(Ordering::Relaxed) as usize).min(RULES_BYTES_MAX);
         copy_shared_bytes(&session.rules, &mut text[..length]);
-        // ORDERING: Acquire keeps the bytes before this second look; see `set_rules`.
+        // ORDERING: Acquire keeps the loads of the bytes before this second check; see `set_rules`.
         fence(Ordering::Acquire);
         let is_whole = session.rules_revision.load(Ordering::Relaxed) == revision;
         let selects =
@@ -160,12 +160,12 @@ impl Window {
         is_whole.then(selects)
     }
 
-    /// Enables event `index` (with this heading) in the session that `layout` describes, if its
-    /// rules select it now: takes an id, then sets the bit. In its successor's place, if it has
-    /// one. Whether it is enabled now.
+    /// Enables event `index` (with this heading) in the session of `layout`, or in its successor,
+    /// if the session's rules select it now: takes an id, then sets the bit. Returns true if the
+    /// event is enabled now.
     ///
-    /// For the library, about an event that it has described. Doing it twice is harmless. Any
-    /// thread or process, also in a signal handler; no system call; 3 KiB of stack.
+    /// For the library, about an event that it has registered; repeated calls are harmless. Any
+    /// thread or process may call it, also in a signal handler; no system call; 3 KiB of stack.
     pub fn enable_if_selected(
         &self,
         layout: &SessionLayout,
@@ -175,10 +175,10 @@ impl Window {
         self.settle_bit(layout.index, index, heading, &mut || {})
     }
 
-    /// Implements [`Self::enable_if_selected`]; `meanwhile` is called where other processes may
-    /// change the values just read, before they are acted on.
+    /// Implements [`Self::enable_if_selected`]. Calls `meanwhile`, for tests, between reading
+    /// shared values and acting on them.
     #[cold]
-    #[inline(never)] // for the stack of those that do not come here
+    #[inline(never)] // keeps its stack out of its callers' usual path
     fn settle_bit(
         &self,
         slot: usize,
@@ -187,11 +187,11 @@ impl Window {
         meanwhile: &mut dyn FnMut(),
     ) -> bool {
         let enabled = &self.event(index).enabled;
-        // The bit that we have set, if any; what the rules said.
+        // `ours`: the bit that this call has set; `last_answer`: the last result of the rules.
         let (mut ours, mut last_answer) = (0, None);
         for _ in 0..TRIES_MAX {
-            // ORDERING: Acquire, before what decides is read: who finds what a recorder has made of
-            // the word finds what it made it of. Pairs with the Release in all that changes bits.
+            // ORDERING: Acquire, before the state: a reader of a recorder's word finds the state
+            // behind it. Pairs with the Release in all changes of bits.
             let word = enabled.load(Ordering::Acquire);
             let standing = SelectionState::of(self, slot);
             let Some(wanted) =
@@ -208,21 +208,21 @@ impl Window {
                 }
                 return wanted != 0;
             }
-            // ORDERING: as in `set`.
+            // ORDERING: as in `set_bits`.
             let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
             if enabled.compare_exchange(word, into, success, failure).is_ok() {
                 ours |= wanted;
-                // ORDERING: SeqCst, the library's half of the argument above.
+                // ORDERING: SeqCst, the library's half of the module's Dekker argument.
                 fence(Ordering::SeqCst);
             }
         }
-        // The word is not as it must be, or we cannot say: the recorder can.
-        // ORDERING: Release: who sees the revision sees the bit.
+        // The word is wrong, or its right value is unknown: the recorder must decide.
+        // ORDERING: Release: a reader of this revision also finds the bit.
         self.header().events_revision.fetch_add(1, Ordering::Release);
         false
     }
 
-    /// Bits of the slots of the same trace that are active, and name this one as successor.
+    /// Returns the bits of active slots of the same trace whose successor is this slot.
     fn predecessors(&self, slot: usize) -> u32 {
         let trace = |slot: usize| {
             self.session(slot).trace_uuid.each_ref().map(|half| half.load(Ordering::Relaxed))
@@ -237,9 +237,9 @@ impl Window {
         (0..SESSIONS_MAX).filter(precedes).fold(0, |bits, slot| bits | bit_of(slot))
     }
 
-    /// The bit that an event must have as the session in `slot` stands, with its id in place: the
-    /// session's, its successor's, or none. `None`: that has just changed. What the rules `said`
-    /// last is kept: slot, revision, and whether they select the event.
+    /// Returns the bit that the state of slot `slot` requires for an event, and ensures its id: the
+    /// session's bit, its successor's, or none. `None` if the state has just changed. Keeps the
+    /// last result of the rules: slot, revision, and true if they select the event.
     fn required_bit(
         &self,
         slot: usize,
@@ -251,7 +251,7 @@ impl Window {
             return Some(0);
         }
         let is_same = |&(of, revision, _): &(usize, u32, bool)| {
-            (of, revision) == (slot, standing.revision) // which no other rules of the slot have
+            (of, revision) == (slot, standing.revision) // slot and revision identify the rules
         };
         let (.., selects) = match last_answer.filter(is_same) {
             Some(answer) => answer,
@@ -263,31 +263,31 @@ impl Window {
         if !selects {
             return Some(0);
         }
-        // After what decides: the id is of the same life of the slot, or of a later one.
+        // After the selection state: the id is of the same session in the slot, or of a later one.
         let target = SessionLayout::read(self, standing.target)?;
         self.ensure_id(&target, index);
         Some(bit_of(standing.target))
     }
 
-    /// Clears the bit of event `index` in session `slot`; if it turns out afterwards that it is to
-    /// stay, the rules decide again. For writers that find no recorder behind it; any thread or
-    /// process, also in a signal handler.
+    /// Clears the bit of event `index` in session `slot`; if `stays` returns true afterwards, the
+    /// rules decide again. For writers that find the session's recorder dead; any thread or process
+    /// may call it, also in a signal handler.
     #[cold]
-    #[inline(never)] // as above
+    #[inline(never)] // keeps its stack out of its callers' usual path
     pub fn clear_bit_unless(&self, slot: usize, index: usize, stays: impl FnOnce() -> bool) {
         let bit = bit_of(slot);
         let is_set = |word: u32| word & bit != 0 && word != LEFT_WINDOW_WORD;
-        // The exchange is SeqCst, for who looks in `stays` whether a recorder has come back, which
-        // says so first and then sets the bits (Dekker).
+        // The exchange is SeqCst for `stays`, which checks for a recorder that has come back: that
+        // recorder first renews its lease, then sets the bits (Dekker).
         if exchange_bits(&self.event(index).enabled, bit, 0, is_set) == Some(true) && stays() {
             self.settle_described_event(slot, index);
         }
     }
 
-    /// Enables an event whose description the caller does not have, like
+    /// Enables a registered event whose description the caller does not have, like
     /// [`Self::enable_if_selected`].
     #[cold]
-    #[inline(never)] // as above
+    #[inline(never)] // keeps its stack out of its callers' usual path
     fn settle_described_event(&self, slot: usize, index: usize) {
         let mut beginning = [0; Heading::BYTES_MAX];
         if let Some(heading) = self.read_heading(index, &mut beginning) {
@@ -295,12 +295,12 @@ impl Window {
         }
     }
 
-    /// Makes the bit of event `index` what the rules of the session that `layout` describes say:
-    /// after [`Self::set_rules`], after pauses, when its rules for processes have changed, and
-    /// where `events_revision` has moved. Whether it is set now. The session's recorder only; while
-    /// the session has a successor, it does nothing.
+    /// Makes the bit of event `index` match the rules of the session of `layout`. The session's
+    /// recorder alone calls it: after [`Self::set_rules`], pauses, changes of process rules, and
+    /// changes of `events_revision`. Returns true if the bit is set now. Does nothing after a
+    /// handover.
     pub fn apply_rules(&self, layout: &SessionLayout, index: usize) -> bool {
-        // ORDERING: SeqCst, the recorder's half of the argument above.
+        // ORDERING: SeqCst, the recorder's half of the module's Dekker argument.
         fence(Ordering::SeqCst);
         let mut beginning = [0; Heading::BYTES_MAX];
         let standing = SelectionState::of(self, layout.index);
@@ -320,17 +320,17 @@ impl Window {
                 set_bits(enabled, bit);
             }
         } else if enabled.load(Ordering::Relaxed) & bit != 0 {
-            // Who loads the word by Acquire sees what decided, because of the fence above.
+            // A load of the word by Acquire finds the selection state, by the fence above.
             enabled.fetch_and(!bit, Ordering::Relaxed);
         }
         wanted
     }
 
     /// Moves event `index` from session `from` to its successor, which `to` describes: a site finds
-    /// one bit or the other in the enable word. Returns true if it was enabled in `from`. The
-    /// recorder of both only, in the order that this file's head gives.
+    /// one of the two bits in the enable word. Returns true if the event was enabled in `from`.
+    /// Only the recorder of both calls it, in the order that the module's documentation gives.
     pub fn move_event(&self, index: usize, from: usize, to: &SessionLayout) -> bool {
-        // ORDERING: SeqCst, the recorder's half of the argument above.
+        // ORDERING: SeqCst, the recorder's half of the module's Dekker argument.
         fence(Ordering::SeqCst);
         let enabled = &self.event(index).enabled;
         let (old, new) = (bit_of(from), bit_of(to.index));
@@ -340,43 +340,43 @@ impl Window {
         }
         self.ensure_id(to, index);
         exchange_bits(enabled, old, new, is_set).unwrap_or_else(|| {
-            // Another process writes to it without end. First the new bit: better twice than not at
-            // all.
+            // Another process changes the word all the time. The new bit comes first: a duplicate
+            // record is better than a lost one.
             set_bits(enabled, new);
             enabled.fetch_and(!old, Ordering::Relaxed);
             true
         })
     }
 
-    /// Gives event `index` an id in the session that `layout` describes, if it has none.
+    /// Gives event `index` an id in the session of `layout`, if it has none.
     fn ensure_id(&self, layout: &SessionLayout, index: usize) {
         let id = layout.id(self, index);
         if id.load(Ordering::Relaxed) == 0 {
             let session = self.session(layout.index);
             let taken = session.next_id.fetch_add(1, Ordering::Relaxed);
-            // Another process may have been first: then our number is a gap. Where the next number
-            // was overwritten, ours may be none. ORDERING: Release, so that a recorder that sees
-            // records with this id (published by the commit store) finds it in the table; the
-            // partner is its Acquire scan.
+            // If another process was first, this number is a gap; if the counter was overwritten,
+            // it may be 0.
+            // ORDERING: Release, so that a recorder that sees records with this id (published by
+            // the commit store) finds it in the table; the partner is its Acquire scan.
             let _ =
                 id.compare_exchange(0, taken.wrapping_add(1), Ordering::Release, Ordering::Relaxed);
         }
     }
 }
 
-/// A session's bit in enable words.
+/// Returns a session's bit in enable words.
 const fn bit_of(slot: usize) -> u32 {
     1 << (slot % SESSIONS_MAX)
 }
 
 fn set_bits(enabled: &AtomicU32, bits: u32) {
     // ORDERING: a site that sees the bit finds the id; SeqCst because a recorder that comes back
-    // renews its lease first (see `look_at_lease` in the agent).
+    // renews its lease first (see `disable_if_lease_expired` in the agent).
     enabled.fetch_or(bits, Ordering::SeqCst);
 }
 
-/// Clears bits and sets others in one operation, if the word is as it must be; whether it was.
-/// `None`: others change it all the time.
+/// Clears bits and sets others in one operation if `is_right` accepts the word. Returns true if it
+/// did; `None` if other processes change the word all the time.
 fn exchange_bits(
     enabled: &AtomicU32,
     old: u32,
@@ -388,7 +388,7 @@ fn exchange_bits(
         if !is_right(word) {
             return Some(false);
         }
-        // ORDERING: as in `set`.
+        // ORDERING: as in `set_bits`.
         let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
         if enabled.compare_exchange(word, word & !old | new, success, failure).is_ok() {
             return Some(true);
@@ -397,7 +397,7 @@ fn exchange_bits(
     None
 }
 
-/// Copies bytes of shared memory, as many as both have.
+/// Copies bytes of shared memory, up to the length of the shorter slice.
 fn copy_shared_bytes(from: &[AtomicU8], into: &mut [u8]) {
     for (byte, shared) in into.iter_mut().zip(from) {
         *byte = shared.load(Ordering::Relaxed);
@@ -409,11 +409,11 @@ mod tests {
     use super::*;
     use crate::fixture::Fixture;
 
-    /// The steps of other processes between a library's look at the state and its exchange: this
-    /// time, the next, …
+    /// Steps of other processes between a library's read of the state and its exchange, one for
+    /// each attempt.
     type Meanwhile<'fixture> = &'fixture dyn Fn();
 
-    /// A library describes an event in slot 4.
+    /// Registers an event for slot 4 like a library; other processes run `meanwhile`.
     fn describe_event(fixture: &Fixture, index: usize, meanwhile: &[Meanwhile<'_>]) -> bool {
         let mut beginning = [0; Heading::BYTES_MAX];
         let heading = fixture.window.read_heading(index, &mut beginning).expect("an event");
@@ -425,7 +425,7 @@ mod tests {
         })
     }
 
-    /// The recorder gives what session 4 records to session 5, but for its rules.
+    /// Hands the event over from session 4 to session 5 like a recorder, except for the rules.
     fn pass_to_successor(fixture: &Fixture, index: usize) -> SessionLayout {
         let heir = fixture.session(5, "");
         fixture.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
@@ -453,7 +453,7 @@ mod tests {
         assert_eq!(fixture.bits(index), 1 << 5);
     }
 
-    /// The number of times that libraries have left an event to the recorder.
+    /// Returns the count that rises when a library leaves an event to the recorder.
     fn events_revision(fixture: &Fixture) -> u32 {
         fixture.window.header().events_revision.load(Ordering::Relaxed)
     }
@@ -465,7 +465,7 @@ mod tests {
         let (index, _) = fixture.describe(&old, "request");
         let heir = fixture.session(5, "");
         fixture.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
-        // The recorder has not come to it yet.
+        // The recorder has not moved this event yet.
         let before = events_revision(&fixture);
         assert!(!describe_event(&fixture, index, &[]));
         assert_eq!((fixture.bits(index), events_revision(&fixture)), (1 << 4, before + 1));
@@ -488,7 +488,7 @@ mod tests {
         let heir = SessionLayout::read(&fixture.window, 5).expect("a session");
         assert!(!fixture.window.apply_rules(&old, index), "it is not the old one's any more");
         fixture.window.set_rules(5, b"app:*");
-        // Nor is it set beside the other by who describes it between rules and bit.
+        // A library that registers it between rules and bit sets no second bit either.
         let mut beginning = [0; Heading::BYTES_MAX];
         let heading = fixture.window.read_heading(index, &mut beginning).expect("an event");
         assert!(!fixture.window.enable_if_selected(&heir, index, &heading));
@@ -520,7 +520,7 @@ mod tests {
             fixture.window.set_rules(4, b"app:*");
             assert!(fixture.window.apply_rules(&session, index), "it is on already");
         };
-        // The library has set its bit, finds it wrong, and is stopped; then it is right again.
+        // The library sets its bit, finds it wrong, and is stopped; then it is right again.
         let before = events_revision(&fixture);
         describe_event(&fixture, index, &[&deselected, &anew]);
         assert_eq!((fixture.bits(index), events_revision(&fixture)), (1 << 4, before + 1));
@@ -533,8 +533,8 @@ mod tests {
         let (index, _) = fixture.describe(&old, "request");
         fixture.session(5, "");
         fixture.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
-        // The library finds a bit that is to go to the heir, and is stopped; then slot 4 is another
-        // session's, which has no successor, and records the event.
+        // The library finds a bit that must move to the successor, and is stopped. Then slot 4 has
+        // another session, without successor, that records the event.
         let others = || {
             end_session(&fixture, index);
             fixture.session(4, "app:*");
@@ -558,7 +558,7 @@ mod tests {
         assert_eq!((fixture.bits(index), events_revision(&fixture)), (1 << 4, before + 1));
         assert!(!fixture.window.apply_rules(&session, index));
         assert_eq!(fixture.bits(index), 0);
-        // Where there is nothing to say, nothing is said.
+        // If nothing is wrong, the library does not notify the recorder.
         assert!(!describe_event(&fixture, index, &[]));
         assert_eq!((fixture.bits(index), events_revision(&fixture)), (0, before + 1));
     }

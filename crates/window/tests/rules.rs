@@ -1,5 +1,4 @@
-//! Events are enabled as the rules say, while the rules change, sessions pause, and slots get
-//! successors.
+//! Tests of enable bits while rules change, sessions pause, and slots get successors.
 
 #[path = "support/fixture.rs"]
 mod fixture;
@@ -54,7 +53,7 @@ fn rules_that_are_being_rewritten_are_left_to_their_recorder() {
     revision.fetch_add(1, Ordering::SeqCst);
     let (index, enabled) = fixture.describe(&layout, "request");
     assert!(!enabled && fixture.bits(index) == 0);
-    // The recorder died there; the next one begins anew.
+    // The recorder died while it wrote the rules; the next recorder writes them again.
     assert!(fixture.window.set_rules(1, b"app:*"));
     assert_eq!(revision.load(Ordering::SeqCst) % 2, 0);
     assert!(fixture.window.apply_rules(&layout, index));
@@ -98,7 +97,7 @@ fn a_successor_takes_over_events_one_by_one_and_new_ones_at_once() {
     assert!(!fixture.window.move_event(noise, 4, &new));
     assert_eq!(fixture.bits(noise), 0);
 
-    // Where the successor has ended, too.
+    // Now the successor has ended, too.
     fixture.window.session(5).state.store(state::ENDING, Ordering::SeqCst);
     assert!(!fixture.describe(&old, "later").1);
 }
@@ -110,7 +109,7 @@ fn a_bit_that_stays_after_all_is_what_the_rules_say_by_then() {
     let (index, _) = fixture.describe(&layout, "request");
     fixture.window.clear_bit_unless(7, index, || fixture.bits(index) == 0);
     assert_eq!(fixture.bits(index), 1 << 7);
-    // A successor's, whose recorder found nothing to move.
+    // Now the bit belongs to a successor, whose recorder found no bit to move.
     let heir = fixture.session(8, "");
     let pass_on = || {
         fixture.window.session(7).successor.store(8 + 1, Ordering::SeqCst);
@@ -126,7 +125,7 @@ fn a_bit_that_stays_after_all_is_what_the_rules_say_by_then() {
     assert_eq!(fixture.bits(index), 1 << 8, "it was not set");
 }
 
-/// Libraries that describe the same events over and over, and a recorder that changes its mind.
+/// Libraries register the same events repeatedly, while a recorder changes the rules.
 #[test]
 fn after_any_number_of_changes_bits_are_what_the_last_rules_say() {
     const EVENTS: usize = 8;
@@ -175,7 +174,7 @@ fn after_any_number_of_changes_bits_are_what_the_last_rules_say() {
             }
             is_over.store(true, Ordering::Relaxed);
         });
-        // What libraries have left to the recorder, which looks when it is told.
+        // The recorder corrects bits that libraries have left to it, after a notification.
         let news = fixture.window.header().events_revision.load(Ordering::Relaxed);
         if std::mem::replace(&mut seen, news) != news {
             for encoded in &encoded {

@@ -1,4 +1,5 @@
-//! The window's tables, used as processes use them: opened, refused, filled, and scribbled on.
+//! Tests of the window's tables in the ways that processes use them: opened, refused, filled, and
+//! overwritten.
 
 mod support;
 
@@ -64,7 +65,7 @@ fn root_makes_a_window_for_who_has_none_and_finds_it_again() {
     assert_eq!((metadata.uid(), metadata.permissions().mode() & 0o777), (USER, 0o600));
     let (second, _) = folder.open_for(USER, true).unwrap();
     assert_eq!(second.header().events_revision.load(Ordering::Relaxed), 7);
-    // A file that another user put there is refused, whatever its name.
+    // A file of another user at the window's path is refused.
     assert_eq!(folder.open_for(USER + 1, true).unwrap_err(), OpenError::NotOurs);
     assert_eq!(folder.open(true).unwrap_err(), OpenError::NotOurs);
 }
@@ -72,12 +73,12 @@ fn root_makes_a_window_for_who_has_none_and_finds_it_again() {
 #[test]
 fn nobody_waits_for_whoever_has_a_lease_on_it() {
     let folder = Folder::new("lease");
-    // Not one that another process has mapped.
+    // The test needs a file that no other process has mapped.
     std::fs::write(folder.file(), vec![0; DATA_OFFSET]).unwrap();
     std::fs::set_permissions(folder.file(), PermissionsExt::from_mode(0o600)).unwrap();
     let file = std::fs::File::open(folder.file()).unwrap();
-    // SAFETY: plain calls on a descriptor of ours. The signal that announces a waiting open would
-    // end this process.
+    // SAFETY: plain calls on a descriptor of this test. The signal that announces a waiting open
+    // would end this process.
     let leased = unsafe {
         libc::signal(libc::SIGIO, libc::SIG_IGN);
         libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK)
@@ -99,7 +100,7 @@ fn waits_for_a_lock_are_limited_together() {
     assert!(held.try_lock().unwrap());
     let allocator = Allocator::new(window, fd);
     allocator.limit_patience(30_000_000);
-    // Without the limit this takes 2,000 s.
+    // Without the limit, the loop takes 2,000 s.
     for _ in 0..1000 {
         assert_eq!(allocator.exclusively(|| ()), Err(AllocateError::Locked));
     }
@@ -155,8 +156,8 @@ fn threads_that_intern_the_same_events_agree() {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(intern)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    // A thread that lost patience with a slot in the making may have made a second one: the same
-    // event then has two numbers, which is allowed; another event's number is not.
+    // A thread that stopped waiting for a slot in the making may have filled a second one. The same
+    // event may thus have two numbers; another event's number is not allowed.
     for numbers in &found {
         for (number, name) in numbers.iter().zip(&names) {
             assert_eq!(window.description(*number as usize).unwrap().as_slice(), name);
@@ -230,7 +231,7 @@ fn what_fills_free_memory_is_given_back_when_a_session_ends() {
     allocator.take(1, granule::DATA + 2).unwrap();
     allocator.give_back(granule::DATA).unwrap();
     let before = blocks();
-    // As mlockall(2) does, in a traced program.
+    // These calls fill free memory like mlockall(2) in a traced program.
     allocator.file().allocate(first, GRANULE_BYTES).unwrap();
     allocator.file().allocate(DATA_OFFSET as u64, GRANULE_BYTES).unwrap();
     assert!(blocks() > before);
@@ -319,9 +320,9 @@ fn processes_enter_leave_and_are_told_apart() {
     assert!(!window.owner_is_dead(Owner::from_word(word)), "another namespace proves nothing");
 }
 
-/// RUN an allocator over a window that another process has open too, then has mapped only, then has
-/// let go of. EXPECT it compact at the last, with its events; and with all of its memory as soon as
-/// a process opens it.
+/// RUN an allocator over a window that another process first has open, then only has mapped, then
+/// has released. EXPECT that the window is compact at the end and keeps its events, and that it has
+/// all of its memory when a process opens it again.
 #[test]
 fn a_window_that_nobody_uses_is_made_compact() {
     const KEPT_BYTES: u64 = 1 << 20;
@@ -335,7 +336,7 @@ fn a_window_that_nobody_uses_is_made_compact() {
     assert_eq!(allocator.compact(), Ok(false), "it is open");
     drop(other_file);
     assert_eq!(allocator.compact(), Ok(false), "it is mapped");
-    // SAFETY: nothing of it was given out.
+    // SAFETY: no reference into the window was given out.
     unsafe { other.discard() };
     window.session(3).state.store(state::ENDING, Ordering::Relaxed);
     assert_eq!(allocator.compact(), Ok(false), "there is something to recover");
@@ -355,14 +356,14 @@ fn a_window_that_nobody_uses_is_made_compact() {
     assert_eq!(again.intern_event(&encode_event("kept")), Some(event));
 }
 
-/// RUN two threads that open the window, use its memory, make it compact if they are alone, and let
-/// go of it. EXPECT that neither is refused, and that the memory of each is its own and backed.
+/// RUN two threads that open the window, use its memory, compact it if they are alone, and release
+/// it. EXPECT that neither is refused, and that the memory of each is its own and backed.
 #[test]
 fn whoever_opens_a_window_that_is_made_compact_has_all_of_it() {
     const ROUNDS: usize = 500;
     let folder = Folder::new("compact-race");
     let (window, _) = folder.open(true).unwrap();
-    // SAFETY: nothing of it was given out.
+    // SAFETY: no reference into the window was given out.
     unsafe { window.discard() };
     let live = |who: u8| {
         let mut compacted = 0;
@@ -376,9 +377,9 @@ fn whoever_opens_a_window_that_is_made_compact_has_all_of_it() {
             allocator.give_back(granule::DATA + who).unwrap();
             compacted += usize::from(allocator.compact() == Ok(true));
             drop(allocator);
-            // SAFETY: nothing of it was given out.
+            // SAFETY: no reference into the window was given out.
             unsafe { window.discard() };
-            // So that now one of them is alone, now the other.
+            // The delay varies which of the threads has the window alone.
             (0..round % 7 * usize::from(who) * 1000).for_each(|_| std::hint::spin_loop());
         }
         compacted

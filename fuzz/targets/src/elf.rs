@@ -1,4 +1,4 @@
-//! Filters in C, as object files of clang: an invalid file is refused with a message, and a valid
+//! Filters in C, as object files of clang: an invalid file is rejected with a message, and a valid
 //! one becomes an object that traced programs accept.
 
 use trackway_filter::elf::{OBJECT_BYTES_MAX, convert_to_object};
@@ -8,13 +8,13 @@ use trackway_jit::verify::{Rules, State, verify};
 
 use crate::Bound;
 
-/// Instructions: the limit of an object, whatever the file is.
+/// Limit of instructions: the limit of an object, for any file.
 pub(crate) const INSNS: Bound = Bound { per_byte: 0, base: (OBJECT_BYTES_MAX / INSN_BYTES) as u64 };
-/// Tables of sections, functions and relocations; an object; the verifier's states of a program.
+/// Limit of memory: section, function and relocation tables, an object, and verifier states.
 pub(crate) const MEMORY: Bound = Bound { per_byte: 32, base: 8 << 20 };
 pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 4, base: 16 << 10 };
 
-/// Makes an object of a file. The work: its instructions.
+/// Converts a file to an object. The work is the number of instructions.
 pub fn compile_elf(bytes: &[u8]) -> u64 {
     let encoded = match convert_to_object(bytes) {
         Ok(encoded) => encoded,

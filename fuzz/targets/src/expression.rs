@@ -1,4 +1,4 @@
-//! Filter expressions as users write them: an invalid one is refused with its position, and a valid
+//! Filter expressions of users: an invalid expression is rejected with its position, and a valid
 //! one becomes bytecode that traced programs accept.
 
 use trackway_filter::compile::compile;
@@ -11,15 +11,15 @@ use trackway_schema::{Label, Scalar};
 
 use crate::Bound;
 
-/// Instructions: a predicate on each element of a list, and the path to it.
+/// Limit of instructions: a predicate on each element of a list, and the path to it.
 pub(crate) const INSNS: Bound = Bound { per_byte: 16, base: 64 };
-/// A tree, a typed one, a graph, tables of known values; and the verifier's states.
+/// Limit of memory: trees, typed trees, graphs, tables of known values, and verifier states.
 pub(crate) const MEMORY: Bound = Bound { per_byte: 4096, base: 8 << 20 };
 pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 64, base: 16 << 10 };
-/// Longer texts take long, and their number of terms is not of interest.
+/// Maximum size of the text, in bytes: longer texts take long, without more coverage.
 const TEXT_BYTES_MAX: usize = 2048;
 
-/// Compiles a filter. The work: its instructions.
+/// Compiles a filter. The work is the number of instructions.
 pub fn compile_expression(bytes: &[u8]) -> u64 {
     let text = &bytes[..bytes.len().min(TEXT_BYTES_MAX)];
     let Ok(text) = core::str::from_utf8(text) else { return 0 };
@@ -37,7 +37,7 @@ pub fn compile_expression(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Checks that a message has a place in the text, and can be shown.
+/// Checks that an error's position is in the text, and that its message can be rendered.
 fn check_message(error: &Error, text: &str) {
     assert!(error.span.from <= error.span.to && error.span.to <= text.len(), "{error}");
     assert!(!error.message.is_empty() && error.render(text).contains(&error.message));

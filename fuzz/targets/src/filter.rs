@@ -1,7 +1,7 @@
-//! The bytes of an object, as a traced program gets them: read, verified, interpreted, and run as
+//! An object's bytes, as a traced program gets them: decoded, verified, interpreted, and run as
 //! machine code, with the same result.
 //!
-//! The frame and the data of its words end right before a page without access.
+//! The frame and the data of its words end directly before a guard page.
 
 use trackway_jit::block::Block;
 use trackway_jit::frame::{Cell, Entry, Environment, Frame};
@@ -15,16 +15,16 @@ use trackway_testkit::{Executable, GuardedBytes, GuardedValue, Random};
 
 use crate::Bound;
 
-/// A program has 16 bytes at least.
+/// Limit of steps: a program has at least 16 bytes.
 pub(crate) const STEPS: Bound = Bound { per_byte: STEPS_MAX / 16, base: 0 };
-/// A state of the verifier and the code of each instruction; the memory of one program is released
-/// before the next one's.
+/// Limit of memory: a verifier state and code for each instruction. A program's memory is released
+/// before the next program.
 pub(crate) const MEMORY: Bound = Bound { per_byte: 256, base: 4 << 20 };
 pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 4, base: 16 };
-/// Bytes that words speak of.
+/// Number of bytes that words refer to.
 const WORD_DATA_BYTES: usize = 256;
 
-/// Reads and runs an object, or all of a block. The work: steps of the programs.
+/// Decodes and runs an object, or all objects of a block. The work is the number of steps.
 pub fn run_filters(bytes: &[u8]) -> u64 {
     match Block::decode(bytes) {
         Ok(block) => block.entries().map(|entry| run_object(entry.object)).sum(),
@@ -46,7 +46,7 @@ fn run_object(bytes: &[u8]) -> u64 {
     object.alternatives().map(|alternative| run_alternative(&object, &alternative)).sum()
 }
 
-/// Runs an alternative's entry, if all of its programs are accepted.
+/// Runs an alternative's entry program, if all of the alternative's programs are accepted.
 fn run_alternative(object: &Object<'_>, alternative: &Alternative<'_>) -> u64 {
     let slots = alternative.needs_count();
     let programs = (0..).zip(alternative.programs()).map(|(number, program)| {
@@ -74,7 +74,7 @@ fn verify_program(program: Program<'_>, rules: Rules) -> Option<Verified<'_>> {
     }
 }
 
-/// An answer, and the cells after the program.
+/// Answer of a program, and the cells after its run.
 type Effect = (u64, Vec<u64>);
 
 fn collect_effect(answer: u64, cells: Vec<Cell>) -> Effect {
@@ -89,7 +89,7 @@ extern "C" fn return_constant() -> u64 {
     0x0123_4567_89ab_cdef
 }
 
-/// Returns bytes for words, and slots: half of them valid words.
+/// Returns bytes for words, and slots, half of which are valid words.
 fn random_input() -> (Vec<u8>, [u64; SLOTS_MAX]) {
     let mut random = Random::new(0);
     let bytes = (0..WORD_DATA_BYTES).map(|_| *random.pick(b"aab*/\0")).collect();
@@ -122,7 +122,7 @@ fn interpret_programs(
     (collect_effect(outcome.answer, cells), outcome.steps)
 }
 
-/// Returns `None` on processors without machine code.
+/// Runs the machine code; returns `None` on processors without machine code.
 #[expect(unsafe_code, reason = "machine code runs")]
 fn execute_programs(
     programs: &[Verified<'_>],
@@ -131,7 +131,7 @@ fn execute_programs(
 ) -> Option<Effect> {
     let code: Vec<Executable> = programs.iter().map(compile_program).collect::<Option<_>>()?;
     let entry = |code: &Executable| {
-        // SAFETY: the pages hold the machine code of a program from its beginning.
+        // SAFETY: the pages start with the machine code of a program.
         Some(unsafe { std::mem::transmute::<*const u8, Entry>(code.start()) })
     };
     let entries: Vec<Option<Entry>> = code.iter().map(entry).collect();
@@ -140,12 +140,12 @@ fn execute_programs(
     let (bytes, constants) =
         (GuardedBytes::new(&bytes), GuardedBytes::new(alternative.constants()));
     let environment = Environment::new(constants.bytes(), &cells, return_constant, return_constant);
-    // SAFETY: the entries are the programs' own code, all verified for the frame's slots, and stay
-    // to the end of this function.
+    // SAFETY: the entries are the programs' own code, verified for the frame's slots, and live
+    // until the end of this function.
     let environment = unsafe { environment.with_entries(&entries) };
     let slots = &slots[..alternative.needs_count()];
     let frame = GuardedValue::new(fill_frame(&environment, bytes.bytes(), slots));
-    // SAFETY: the code of a program that was verified for so many slots.
+    // SAFETY: the code belongs to a program verified for this many slots.
     let answer = unsafe { frame.get().run(entries.first().copied()??, programs[0].rules().slots) };
     Some(collect_effect(answer, cells))
 }

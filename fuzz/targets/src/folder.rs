@@ -1,7 +1,7 @@
-//! Whole folders: several traces, each with its metadata and data files, which `reader` prints,
-//! counts, trims and merges. The output must depend neither on threads nor on the size of its
-//! pieces; the counts are those of the printed events; and a trim or merge of whole traces prints
-//! as they do.
+//! Whole folders: several traces, each with metadata and data files, which `reader` prints, counts,
+//! trims and merges. The output must not depend on the number of threads or the batch size; the
+//! counts must equal those of the printed events; and a trim or merge of whole traces must print
+//! the same text.
 //!
 //! An input is any number of files, one after another:
 //!
@@ -28,20 +28,20 @@ use crate::Bound;
 /// Number of distinct folders and files.
 const FOLDERS: u8 = 4;
 const FILES: u8 = 8;
-/// The first name of an index.
+/// First file name of an index; lower names are streams.
 const INDEXES: u8 = 5;
-/// Most bytes of text of one input. The line of an event repeats the context of its packet, so the
-/// text may grow with the square of the input.
+/// Maximum text output for one input, in bytes. The line of an event repeats its packet's context,
+/// so the text may grow with the square of the input.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// Each line has an end.
+/// Limit of lines: each line has at least one byte, its end.
 pub(crate) const LINES: Bound = Bound { per_byte: 0, base: TEXT_BYTES_MAX as u64 };
-/// Buffers for each file, and lines.
+/// Limit of allocations: buffers for each file, and lines.
 pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 64, base: 64 << 10 };
-/// Windows and batches of all files.
+/// Limit of memory: windows and batches of all files.
 pub(crate) const MEMORY: Bound = Bound { per_byte: 256, base: 32 << 20 };
 
-/// Reads all traces of a folder. The work: lines.
+/// Reads all traces of a folder. The work is the number of lines.
 pub fn read_folder(bytes: &[u8]) -> u64 {
     let folders = parse_folders(bytes);
     let all = Selection::default();
@@ -52,14 +52,14 @@ pub fn read_folder(bytes: &[u8]) -> u64 {
         Settings { jobs: TWO_JOBS, batch_bytes: 64, ..ONE_JOB },
     );
     assert!(alone.output == small.output, "lines depend on threads or batches");
-    // If the text was cut, the second text was, too, in another place.
+    // If the text was truncated, the second text was, too, but at another position.
     let is_cut = alone.summary.is_none();
     assert!(is_cut || alone.messages == small.messages, "messages depend on threads or batches");
     let counted = compute_statistics(&folders);
     if let Some(summary) = alone.summary {
         assert_eq!(summary.events, counted.count(), "events are counted as they are printed");
         assert_eq!(summary.is_whole, counted.is_whole, "damage is found as it is when printed");
-        // One of them, which takes as long as all the others.
+        // Each input makes one of these checks, since one takes as long as all the others.
         let number = bytes.len() / 3;
         match bytes.len() % 3 {
             0 => check_export(&folders, &all, &alone, true),
@@ -104,20 +104,20 @@ fn partial_selection(counted: &Statistics, number: usize) -> Selection<'static> 
         0 => return Selection { events: &|name| name.len() % 2 == 0, ..Selection::default() },
         1 => (middle, None),
         2 => (None, middle),
-        // At an event, which is in it.
+        // The range begins at an event, which it includes.
         3 => (last, None),
         _ => (None, first),
     };
     Selection { range: Range { begin, end }, ..Selection::default() }
 }
 
-/// Trims or merges, and reads the result, which must print as `expected`.
+/// Trims or merges traces, and checks that the result prints as `expected`.
 fn check_export(folders: &Folders<'_>, selection: &Selection<'_>, expected: &Text, is_merge: bool) {
     let place = TemporaryFolder::new();
     let inputs = open_inputs(folders);
     let mut found = Vec::new();
     for input in inputs {
-        // Only their metadata is read from there.
+        // Trim and merge read only the metadata from these folders.
         let folder = place.join("from").join(&input.folder);
         let metadata = input.folder.parse().ok().and_then(|name| folders.get(&name)?.get(&0));
         fs::create_dir_all(&folder).expect("a folder");
@@ -151,7 +151,7 @@ fn check_export(folders: &Folders<'_>, selection: &Selection<'_>, expected: &Tex
     }
 }
 
-/// Files of each folder, by name.
+/// Files of each folder, by folder and file name.
 type Folders<'bytes> = BTreeMap<u8, BTreeMap<u8, &'bytes [u8]>>;
 
 fn parse_folders(mut bytes: &[u8]) -> Folders<'_> {
@@ -165,14 +165,14 @@ fn parse_folders(mut bytes: &[u8]) -> Folders<'_> {
     folders
 }
 
-/// Returns the traces that can be read.
+/// Returns the traces that can be opened.
 fn open_inputs<'bytes>(folders: &Folders<'bytes>) -> Vec<Input<&'bytes [u8]>> {
     let mut inputs = Vec::new();
     for (name, files) in folders {
         let Some(Ok(trace)) = files.get(&0).map(|metadata| Trace::parse(metadata)) else {
             continue;
         };
-        // Names 1 to 4 are streams, 5 to 7 the indexes of the first three.
+        // Names 1 to 4 are streams, 5 to 7 the indexes of the first three streams.
         let streams = files.iter().filter(|(name, _)| (1..INDEXES).contains(*name));
         let files = streams.map(|(name, bytes)| {
             let mut file = DataFile::new(name.to_string(), *bytes);
@@ -201,7 +201,7 @@ fn print_traces<B: ByteSource + Sync>(
         &settings,
         &mut messages,
     );
-    // It may end early: then there was too much text.
+    // Printing may end early if there is too much text.
     text.summary = summary.ok();
     text
 }
@@ -211,11 +211,11 @@ fn print_traces<B: ByteSource + Sync>(
 struct Text {
     output: Vec<u8>,
     messages: Vec<u8>,
-    /// `None` if there was too much of it.
+    /// Summary of the output; `None` if there was too much text.
     summary: Option<Summary>,
 }
 
-/// Takes text until there is too much of it.
+/// A writer that fails at the text limit.
 struct BoundedText<'text>(&'text mut Vec<u8>);
 
 impl Write for BoundedText<'_> {

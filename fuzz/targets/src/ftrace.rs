@@ -1,4 +1,4 @@
-//! Pages of the kernel's ring buffer, the records in them, and filters on those.
+//! Pages of the kernel's ring buffer, their records, and filters on these records.
 
 use std::sync::LazyLock;
 
@@ -13,12 +13,12 @@ use trackway_kernel::tracefs::page::{PAGE_BYTES_MAX, Page, PageFormat};
 
 use crate::Bound;
 
-/// Records: four bytes each, at least.
+/// Limit of records: each has at least four bytes.
 pub(crate) const RECORDS: Bound = Bound { per_byte: 1, base: 16 };
-/// The page is not copied, and a payload is bounded: the rest describes the events.
+/// Limit of memory: event descriptions. Pages are not copied, and payloads are bounded.
 pub(crate) const MEMORY: Bound = Bound { per_byte: 16, base: 1 << 20 };
 pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 16, base: 64 << 10 };
-/// Most bytes of a payload.
+/// Maximum size of a payload, in bytes.
 const PAYLOAD_BYTES_MAX: u32 = 3500;
 
 const HEADER_PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
@@ -28,24 +28,24 @@ const HEADER_EVENT: &str = "type_len : 5 bits\ntime_delta : 27 bits\npadding : t
     time_extend : type == 30\n";
 const COMMON: &str = "format:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
     \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n";
-/// One field of each kind.
+/// Format with one field of each kind.
 const FIELDS: &str = "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
     \tfield:int prio;\toffset:24;\tsize:4;\tsigned:1;\n\
     \tfield:__data_loc char[] name;\toffset:28;\tsize:4;\tsigned:0;\n\
     \tfield:__rel_loc u16[] values;\toffset:32;\tsize:4;\tsigned:0;\n\
     \tfield:__data_loc cpumask_t[] mask;\toffset:36;\tsize:4;\tsigned:0;\n\
     \tfield:u32 words[4];\toffset:40;\tsize:16;\tsigned:0;\n";
-/// Format of the event as Linux 6.18 has it.
+/// Format of an event in Linux 6.18.
 const OPENAT: &str = "\tfield:int dfd;\toffset:16;\tsize:8;\tsigned:0;\n\
     \tfield:const char * filename;\toffset:24;\tsize:8;\tsigned:0;\n\
     \tfield:int flags;\toffset:32;\tsize:8;\tsigned:0;\n\
     \tfield:umode_t mode;\toffset:40;\tsize:8;\tsigned:0;\n";
 
-/// Filter on the first of them: each kind of field, with all others in front of it.
+/// Filter on the first event: reads each kind of field, so that other fields precede some.
 const FILTER: &str = "comm == \"s*\" || prio > 5 && any(values == 3) || words[3] == 1 && \
     (name == \"*b*\" || length(mask) == 1 || values[1] == 2) || changed(prio)";
 
-/// Returns its filter.
+/// Compiles the filter for the event.
 fn compile_filter(event: &Event) -> Option<Filter> {
     let staged = plan_event(event, PAYLOAD_BYTES_MAX);
     let layout = Layout::of_event(&staged.description);
@@ -53,10 +53,10 @@ fn compile_filter(event: &Event) -> Option<Filter> {
     Filter::new(&object, 0, &staged).ok()?
 }
 
-/// Made once: filters live as long as the process.
+/// Created once, because filters live as long as the process.
 static CONVERTER: LazyLock<Option<Converter>> = LazyLock::new(build_converter);
 
-/// Two events, as formats describe them.
+/// Builds a converter for two events from their formats.
 fn build_converter() -> Option<Converter> {
     let text = format!("name: made_up\nID: 300\n{COMMON}{FIELDS}");
     let made_up = parse(&text, &EmptyLookup).ok()?;
@@ -87,7 +87,8 @@ fn build_converter() -> Option<Converter> {
     Some(Converter::with_filters(events.into_iter(), common, PAYLOAD_BYTES_MAX, contexts))
 }
 
-/// Reads a description of events if the input is text, otherwise a page. The work: records.
+/// Reads event descriptions if the input is text, otherwise a page. The work is the number of
+/// records.
 pub fn read_ftrace(bytes: &[u8]) -> u64 {
     if let Ok(text) = core::str::from_utf8(bytes)
         && let Ok(format) = PageFormat::parse(text, HEADER_EVENT)
@@ -119,7 +120,7 @@ pub fn read_ftrace(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Otherwise the fuzzer would reach nothing.
+    /// Checks that the corpus reaches the conversion, so that the fuzzer can, too.
     #[test]
     fn kept_pages_have_records_that_are_converted() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../corpus/ftrace");

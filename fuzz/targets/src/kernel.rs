@@ -1,4 +1,4 @@
-//! Descriptions that the kernel provides: formats of events, and types.
+//! Descriptions that the kernel provides: event formats and BTF types.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use trackway_schema::Scalar;
 
 use crate::Bound;
 
-/// Fields, names of values and their letters; types, and the queries on each.
+/// Limit of values: fields, value names and their letters; types, and the queries on each type.
 pub(crate) const VALUES: Bound = Bound { per_byte: 4096, base: 1024 };
-/// Tokens of C, and tables of names.
+/// Limit of memory: tokens of C, and tables of names.
 pub(crate) const MEMORY: Bound = Bound { per_byte: 512, base: 1 << 20 };
 pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 512, base: 16 << 10 };
-/// Most types of which every property is queried; their number is not of interest.
+/// Maximum number of types whose properties are queried; more add no coverage.
 const TYPES_MAX: usize = 64;
 
-/// Lookup that finds some names.
+/// A lookup that finds some names.
 struct PartialLookup;
 
 impl NameLookup for PartialLookup {
@@ -34,7 +34,7 @@ impl NameLookup for PartialLookup {
     }
 }
 
-/// Reads a format. The work: fields, and names of their values.
+/// Reads an event format. The work is the number of fields and value names.
 pub fn read_format(bytes: &[u8]) -> u64 {
     let Ok(text) = core::str::from_utf8(bytes) else { return 0 };
     let format = match parse(text, &PartialLookup) {
@@ -59,7 +59,7 @@ pub fn read_format(bytes: &[u8]) -> u64 {
     values
 }
 
-/// Reads types, and queries every property. The work: their parts.
+/// Reads types, and queries every property. The work is the number of type members.
 pub fn read_btf(bytes: &[u8]) -> u64 {
     let Ok(btf) = Btf::parse(bytes.to_vec()) else { return 0 };
     let mut values = btf.len() as u64;

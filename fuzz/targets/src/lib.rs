@@ -1,9 +1,9 @@
-//! The code of reader, recorder and traced program that gets bytes from strangers, each part as a
-//! function of bytes: the fuzzers call it (`fuzz/`), and the smoke test does with a fixed corpus
-//! (`tests/fuzz.rs`).
+//! Fuzz targets: the code of reader, recorder and traced program that gets untrusted bytes, each
+//! part as a function of bytes. The fuzzers (`fuzz/`) call these functions, and so does the smoke
+//! test (`tests/fuzz.rs`), with a fixed corpus.
 //!
-//! A target panics if the code that it calls panics, or breaks a promise that the target can check.
-//! It returns the amount of work, so that a test can compare that with the input's size. The caller
+//! A target panics if its code panics, or violates a property that the target checks. It returns
+//! the amount of work, so that a test can compare the work with the input's size. The caller
 //! measures the memory.
 #![deny(unsafe_code)]
 
@@ -29,18 +29,18 @@ pub use mutate::mutate_input;
 pub use packets::read_packets;
 pub use session::{read_control, read_spec};
 
-/// A side of the reader, of the recorder, or of a traced program.
+/// A fuzz target: an input of the reader, of the recorder, or of a traced program.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// Its name: of its folder in `fuzz/corpus`, and for `make fuzz TARGET=`.
+    /// Name of the target: its folder in `fuzz/corpus`, and its name for `make fuzz TARGET=`.
     pub name: &'static str,
-    /// Reads the bytes; how much work that was, in values given out.
+    /// Reads the bytes, and returns the work: the number of values produced.
     pub run: fn(&[u8]) -> u64,
-    /// Most values, the unit of work.
+    /// Limit of values, the unit of work.
     pub values: Bound,
-    /// Most bytes of memory that are allocated at once.
+    /// Limit of memory allocated at once, in bytes.
     pub memory: Bound,
-    /// Most allocations.
+    /// Limit of allocations.
     pub allocations: Bound,
 }
 
@@ -48,7 +48,7 @@ impl Target {
     /// Compares the cost of reading `bytes` with this target's bounds.
     ///
     /// # Panics
-    /// If it was more.
+    /// Panics if the cost exceeds a bound.
     pub fn check(&self, bytes: &[u8], values: u64, memory: u64, allocations: u64) {
         let size = bytes.len();
         for (what, much, bound) in [
@@ -62,28 +62,28 @@ impl Target {
     }
 }
 
-/// A bound that grows with the input.
+/// A bound that grows linearly with the input.
 #[derive(Debug, Clone, Copy)]
 pub struct Bound {
-    /// For each byte of input.
+    /// Amount for each byte of input.
     pub per_byte: u64,
-    /// For any input.
+    /// Amount for any input.
     pub base: u64,
 }
 
 impl Bound {
-    /// Returns the bound for an input of `bytes`.
+    /// Returns the bound for an input of `bytes` bytes.
     pub const fn of(self, bytes: usize) -> u64 {
         self.per_byte * bytes as u64 + self.base
     }
 }
 
-/// Memory that reading may take: for each byte of metadata a type, for any at least some types.
+/// Limit of memory for metadata: a type for each byte, and some types for any metadata.
 const MEMORY: Bound = Bound { per_byte: 256, base: 16 << 20 };
-/// Allocations for metadata: a few for each token, and for each of the types that any may have.
+/// Limit of allocations for metadata: some for each token, and for the types of any metadata.
 const ALLOCATIONS: Bound = Bound { per_byte: 16, base: 256 << 10 };
 
-/// All of them.
+/// All fuzz targets.
 pub const TARGETS: [Target; 12] = [
     Target {
         name: "tsdl",
@@ -99,7 +99,7 @@ pub const TARGETS: [Target; 12] = [
         memory: MEMORY,
         allocations: ALLOCATIONS,
     },
-    // The same, but its kept inputs are in JSON.
+    // Same function as `packets`, but with a corpus in JSON.
     Target {
         name: "ctf2",
         run: read_packets,
@@ -172,7 +172,7 @@ pub const TARGETS: [Target; 12] = [
     },
 ];
 
-/// Returns the target of this name.
+/// Returns the target with this name.
 pub fn find_target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }

@@ -1,8 +1,8 @@
-//! Metadata: any bytes give a trace, or an error with its position.
+//! Metadata: any bytes yield a trace, or an error with its position.
 
 use trackway_ctf::read::{EventClass, Trace, Type};
 
-/// Reads metadata, as text or as packets with text. The work: event classes that it declares.
+/// Reads metadata, as text or as packets with text. The work is the number of event classes.
 pub fn read_tsdl(bytes: &[u8]) -> u64 {
     match Trace::parse(bytes) {
         Ok(trace) => {
@@ -21,9 +21,9 @@ pub fn read_tsdl(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Queries the names of values: for bit sets, the bits without a name remain.
+/// Queries the names of values, and for bit sets the bits without a name.
 fn name_values(event: &EventClass) {
-    /// Most fields; metadata may declare any number, and each costs as much as its table is long.
+    /// Maximum number of fields, since the cost of each grows with its table of names.
     const FIELDS_MAX: usize = 8;
     let members = event.fields().into_iter().flat_map(|fields| fields.members());
     for member in members.take(FIELDS_MAX) {

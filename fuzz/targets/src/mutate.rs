@@ -1,4 +1,4 @@
-//! Inputs a little wrong: for the smoke test, which has no coverage to go by.
+//! Mutates inputs slightly, for the smoke test, which has no coverage feedback.
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 struct Random(u64);
@@ -17,11 +17,11 @@ impl Random {
     }
 }
 
-/// Numbers that are at the edge of something.
+/// Boundary values of numbers.
 const EDGES: [u64; 8] = [0, 1, 0x7f, 0xff, 0xffff_ffff, 1 << 60, 1 << 63, u64::MAX];
 
-/// Returns `input` with a few changes, which depend only on `seed`: bytes, numbers at an edge,
-/// digits, pieces repeated, moved or removed, or the rest cut off.
+/// Returns `input` with a few changes, which depend only on `seed`: changed bytes, boundary values,
+/// digits, pieces repeated, moved or removed, or a truncation.
 pub fn mutate_input(input: &[u8], seed: u64) -> Vec<u8> {
     let mut random = Random(seed);
     let mut bytes = input.to_vec();

@@ -1,4 +1,4 @@
-//! Metadata and one stream's bytes: events, or damage with its position.
+//! Metadata and the bytes of one stream: yields events, or damage with its position.
 //!
 //! ```text
 //! size of the metadata u16, little endian | metadata, in TSDL or in JSON | stream
@@ -11,13 +11,13 @@ use trackway_ctf::read::{
 
 use crate::Bound;
 
-/// Each bit of a packet may be a value of its own, and each packet may have more in arrays whose
-/// elements take no space; all of that again where an event is decoded twice.
+/// Limit of values. Each bit of a packet may be a value, and each packet may have further values in
+/// arrays of zero-size elements. All count twice, because an event may be decoded twice.
 pub(crate) const VALUES: Bound = Bound { per_byte: 2 * (4 * 8 + 8192), base: 16 << 10 };
-/// Packets that are read of one input.
+/// Maximum number of packets read from one input.
 const PACKETS_MAX: usize = 64;
 
-/// Reads the packets of a stream. The work: values that the decoder gave out.
+/// Reads the packets of a stream. The work is the number of values that the decoder produced.
 pub fn read_packets(bytes: &[u8]) -> u64 {
     let Some((size, rest)) = bytes.split_first_chunk::<2>() else { return 0 };
     let size = usize::from(u16::from_le_bytes(*size)).min(rest.len());
@@ -40,7 +40,7 @@ pub fn read_packets(bytes: &[u8]) -> u64 {
     counter.values
 }
 
-/// Reads a packet; its size in bytes.
+/// Reads a packet; returns its size in bytes.
 fn read_packet(
     decoder: &mut StreamDecoder<'_>,
     bytes: &[u8],
@@ -66,7 +66,7 @@ fn read_packet(
     Ok(usize::try_from(whole).unwrap_or(usize::MAX))
 }
 
-/// Counts the values, and checks that every begin has its end.
+/// Counts the values, and checks that begin and end calls match.
 #[derive(Debug, Default)]
 struct Counter {
     values: u64,
@@ -80,7 +80,7 @@ impl Sink for Counter {
 
     fn enumeration(&mut self, kind: &Enumeration, value: u64) {
         self.values += 1;
-        // The caller that shows labels looks them up.
+        // Looks up labels, which a caller does when it displays the value.
         assert!(kind.labels_of(value).all(|label| label.len() <= usize::from(u16::MAX)));
     }
 

@@ -1,4 +1,4 @@
-//! Input of a session: its configuration file, and the lines on its control socket.
+//! Inputs of a session: its configuration file, and the lines on its control socket.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use trackway_session::{ChannelSpec, SessionSpec};
 
 use crate::Bound;
 
-/// Channels of a file, or answers.
+/// Limit of values: the channels of a file, or answers.
 pub(crate) const VALUES: Bound = Bound { per_byte: 1, base: 1 };
-/// A document's values, and the errors that quote it.
+/// Limit of memory: a document's values, and the errors that quote it.
 pub(crate) const MEMORY: Bound = Bound { per_byte: 512, base: 1 << 20 };
-/// The same; a session's channels for each of its changes.
+/// Limit of allocations: as for memory, and a session's channels for each change.
 pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 128, base: 64 << 10 };
 
-/// Channels that the sessions of one user have at most, and bytes of rules that one has.
+/// Maximum number of channels in one user's sessions, and maximum bytes of a channel's rules.
 const CHANNELS_MAX: usize = 32;
 const RULES_BYTES_MAX: usize = 2048;
 const PROCESS_RULES_BYTES_MAX: usize = 512;
 
-/// Reads a session's file. The work: its channels.
+/// Reads a session's configuration file. The work is the number of channels.
 pub fn read_spec(bytes: &[u8]) -> u64 {
     let Ok(text) = core::str::from_utf8(bytes) else { return 0 };
     match SessionSpec::from_toml(text) {
@@ -63,7 +63,7 @@ fn check_spec(spec: &SessionSpec) {
     }
 }
 
-/// Checks that no process rule can pass for another one.
+/// Checks that no process rule is ambiguous when encoded with the others.
 fn check_process_rules(channel: &ChannelSpec) {
     let globs = channel.executables.iter().map(|glob| "exe=\n".len() + glob.len()).sum::<usize>();
     assert!(globs <= PROCESS_RULES_BYTES_MAX);
@@ -71,11 +71,11 @@ fn check_process_rules(channel: &ChannelSpec) {
     assert!(channel.executables.iter().all(is_one));
 }
 
-/// Reads a client's lines, and lets a session's machine decide about them: each line has one
-/// answer, and every accepted configuration could begin a session. The work: answers.
+/// Reads a client's lines, and passes them to a session's state machine: each line has one answer,
+/// and every accepted configuration could begin a session. The work is the number of answers.
 ///
 /// ```text
-/// size of the pieces u8, 0: all at once | lines
+/// size of the pieces u8, 0: all in one piece | lines
 /// ```
 pub fn read_control(bytes: &[u8]) -> u64 {
     let Some((&size, sent)) = bytes.split_first() else { return 0 };
@@ -112,7 +112,7 @@ fn read_requests<'bytes>(
     read
 }
 
-/// Checks that a request is read again as it is written here.
+/// Checks that an encoded request decodes to the same request.
 fn check_round_trip(request: &Request) {
     let message = Message { version: PROTOCOL_VERSION, request: request.clone() };
     let mut line = serde_json::to_vec(&message).expect("texts and numbers");
@@ -120,14 +120,14 @@ fn check_round_trip(request: &Request) {
     assert_eq!(read_requests([&line[..]].into_iter()), [Ok(message.request)]);
 }
 
-/// A session all of whose effects succeed, except some.
+/// A session in which all effects succeed, except one in [`FAILURES`].
 struct Session {
     machine: Machine,
     effects: u64,
     has_ended: bool,
 }
 
-/// One effect in so many fails.
+/// One in this many effects fails.
 const FAILURES: u64 = 5;
 
 impl Session {
@@ -146,7 +146,7 @@ impl Session {
         assert!(self.machine.channels().count() == self.machine.spec().channels.len());
     }
 
-    /// Carries out all pending effects; returns the clients that were answered.
+    /// Performs all pending effects; returns the clients that got an answer.
     fn carry_out(&mut self) -> Vec<u64> {
         let mut answered = Vec::new();
         while let Some(effect) = self.machine.next_effect() {

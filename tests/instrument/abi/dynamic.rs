@@ -32,7 +32,7 @@ fn events_are_described_and_recorded_by_dlsym_alone() {
     assert!(recording.messages().contains(" 0 lost"), "{}", recording.messages());
     let printed = fixture.print(&recording.trace);
     let count = |name: &str| printed.matches(&format!(" dynamic:{name}: ")).count();
-    // The macro's, the parent's, the child's: one event.
+    // The events of the macro, the parent and the child are one event.
     assert_eq!((count("same"), count("types"), count("cut")), (3, 2, 2), "{printed}");
     assert_eq!((0..100).map(|number| count(&format!("shared{number}"))).sum::<usize>(), 8000);
     for shown in [
@@ -46,7 +46,7 @@ fn events_are_described_and_recorded_by_dlsym_alone() {
     ] {
         assert!(printed.contains(shown), "{shown}\n{printed}");
     }
-    // Values that do not fit share 4000 bytes, less prefixes, terminator and "whole".
+    // Values that are too long share 4000 bytes, less prefixes, terminator and "whole".
     let mut cut = printed.lines().filter_map(|line| line.split_once(" dynamic:cut: "));
     let payload = |line: &str| line.split_once("{ short").expect("a payload").1.to_owned();
     let (cut, by_macro) = (cut.next().expect("it").1, cut.next().expect("the macro's").1);
@@ -79,7 +79,7 @@ fn a_python_program_describes_its_events_through_ctypes() {
         return report_skipped("python3 is not installed");
     }
     let script = source_dir().join("tests/instrument/abi/dynamic.py").display().to_string();
-    // Without the library, with it and without a session, and recorded.
+    // The program runs without the library, with the library but without a session, and recorded.
     assert_eq!(run_program(fixture.command("python3").args([&script, "3"])), "");
     let mut off = fixture.command("python3");
     assert_eq!(run_program(off.args([&script, "3"]).env("LD_LIBRARY_PATH", build_dir())), "");

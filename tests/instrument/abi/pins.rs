@@ -1,6 +1,6 @@
 //! Contract with compiled programs: symbols, names and layouts, as numbers.
 //!
-//! Changed numbers alone do not mend a failing test: the version rules are in
+//! Changing the numbers is not enough to mend a failing test: the version rules are in
 //! include/trackway/abi/abi.h (C structures) and crates/abi (the window).
 
 use std::ffi::CString;
@@ -13,7 +13,7 @@ use std::process::Command;
 use trackway_abi::{ABI_VERSION, record, region, session, window};
 use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
-/// Exports of libtrackway.so, without the functions of the C library that it wraps.
+/// Symbols that libtrackway.so exports, without the functions of the C library that it wraps.
 const EXPECTED_EXPORTS: [&str; 11] = [
     "trackway_abi_context_clear",
     "trackway_abi_context_get",
@@ -27,7 +27,7 @@ const EXPECTED_EXPORTS: [&str; 11] = [
     "trackway_dynamic_enabled",
     "trackway_dynamic_record",
 ];
-/// Newest C library that it may need: README.md.
+/// Newest version of the C library that libtrackway.so may need, according to README.md.
 const GLIBC_MINOR_MAX: u32 = 35;
 
 fn run_tool(program: &str, arguments: &[&str], file: &Path) -> String {
@@ -80,7 +80,7 @@ fn the_library_exports_its_functions_and_wrappers_and_nothing_else() {
     }
 }
 
-/// Any other symbol of a preloaded library would replace the program's own.
+/// Any other symbol of a preloaded library would replace the program's own symbol.
 #[test]
 fn preload_helpers_export_wrappers_and_nothing_else() {
     if !has("nm") {
@@ -109,7 +109,7 @@ fn preload_helpers_export_wrappers_and_nothing_else() {
     assert!(count >= 10, "{count} wrappers");
 }
 
-/// Expressions of C, and their values.
+/// C expressions, and their values.
 const LAYOUT_VALUES: [(&str, usize); 69] = [
     ("TRACKWAY_ABI_VERSION", 1),
     ("TRACKWAY_ABI_HEADROOM", 128),
@@ -182,7 +182,7 @@ const LAYOUT_VALUES: [(&str, usize); 69] = [
     ("TRACKWAY_DEBUG", 14),
 ];
 
-/// `crates/agent/src/abi.rs` asserts the same of its structures.
+/// `crates/agent/src/abi.rs` asserts the same layout for its structures.
 #[test]
 fn the_structures_of_the_headers_lie_where_they_lay() {
     let fixture = Fixture::new("abi-layout");
@@ -199,7 +199,7 @@ fn the_structures_of_the_headers_lie_where_they_lay() {
     }
 }
 
-/// The layout of a structure as a line: its size, and where its fields are.
+/// Formats the layout of a structure as a line: its size, and the offsets of its fields.
 macro_rules! line {
     ($structure:ty: $($field:ident),+) => {
         format!(

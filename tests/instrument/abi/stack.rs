@@ -10,8 +10,8 @@ const TRACKWAY_H: &str = "include/trackway/trackway.h";
 const PROCESSES_GUIDE: &str = "docs/guides/processes.md";
 const FILTERS_GUIDE: &str = "docs/guides/filters.md";
 
-/// Calls that `stack.c` measures: most bytes while they are recorded, and the place of the
-/// documented figure.
+/// Calls that `stack.c` measures: their largest stack use in bytes while they are recorded, and the
+/// place of the documented figure.
 const RECORDED_CALLS_MAX: [(&str, u64, &str, &str); 10] = [
     ("small_event", 3 << 10, TRACKWAY_H, "Uses up to 7 KiB of stack when on, 3 KiB"),
     ("large_event", 7 << 10, TRACKWAY_H, "Uses up to 7 KiB of stack when on, 3 KiB"),
@@ -25,11 +25,11 @@ const RECORDED_CALLS_MAX: [(&str, u64, &str, &str); 10] = [
     ("setuid", 5 << 10, PROCESSES_GUIDE, "5 KiB of stack"),
 ];
 
-/// Bytes that an event takes in addition while a filter is linked for it, and the place of the
+/// Additional stack bytes of an event while a filter is linked for it, and the place of the
 /// documented figure.
 const LINKING_MAX: (u64, &str, &str) = (10 << 10, FILTERS_GUIDE, "up to 10 KiB of stack");
 
-/// Most bytes of a disabled event.
+/// Largest stack use of a disabled event, in bytes.
 const DISABLED_BYTES_MAX: u64 = 512;
 
 /// Runs the program; returns its figures for each call.
@@ -41,7 +41,7 @@ fn measure_stack_bytes(command: &mut Command) -> Vec<(String, u64)> {
     let lines = said.lines().filter_map(|line| line.split_once(' '));
     let all: Vec<_> =
         lines.map(|(name, bytes)| (name.to_owned(), bytes.parse().expect("a number"))).collect();
-    // All of it, in the parent and in its fork child.
+    // The whole output is present, from the parent and from its fork child.
     assert!(all.iter().filter(|(name, _)| name == "record_long").count() == 2);
     all
 }
@@ -75,7 +75,7 @@ fn documented_stack_sizes_hold() {
         }
         fs::remove_dir_all(&trace).expect("its trace");
     }
-    // By sequences, and by claims.
+    // Events are recorded by restartable sequences, and by claims.
     for tunables in ["glibc.pthread.rseq=1", "glibc.pthread.rseq=0"] {
         let trace = fixture.path("trace");
         let mut recorder = fixture.trackway(&["record", "--event", "stack:*", "-o"]);

@@ -1,5 +1,5 @@
-//! Library, header and recorder of different versions: refused with a message, while the program
-//! runs on. Commands report which is older and what to do.
+//! Library, header and recorder of different versions: tracing is refused with a message, while the
+//! program runs on. Commands report the older part and a remedy.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -29,7 +29,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// libtrackway.so of another version, built in a folder of this fixture.
+/// Builds libtrackway.so of another version, in a folder of this fixture.
 fn build_library(fixture: &Fixture, age: &str) -> Option<PathBuf> {
     if !has("cargo") {
         report_skipped("cargo is not installed");
@@ -62,7 +62,7 @@ fn a_recorder_names_the_processes_whose_library_is_of_another_version() {
         let messages = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{messages}");
         assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
-        // The library's word, and the recorder's.
+        // The first message is from the library, the second from the recorder.
         assert!(messages.contains("are of different versions: not traced by it"), "{messages}");
         let named = format!("1 process could not be traced: program ({age} library)");
         assert!(messages.contains(&named), "{messages}");
@@ -109,7 +109,7 @@ fn check_listed_process(
     assert!(json.contains(&format!("{{\"version\":{version},\"processes\":[")), "{json}");
 }
 
-/// Compiles the program against a copy of the header in which `from` is `to`.
+/// Compiles the program against a copy of the header in which `to` replaces `from`.
 fn compile_with_header(fixture: &Fixture, name: &str, file: &str, from: &str, to: &str) -> PathBuf {
     let include = fixture.path(&format!("include-{name}"));
     fs::create_dir_all(include.join("trackway/abi")).expect("a folder");
@@ -144,8 +144,8 @@ fn structures_that_grew_are_taken_and_other_versions_stay_off() {
         ),
         ("newer", ABI, VERSION, "#define TRACKWAY_ABI_VERSION 2", 0, Some("a newer header")),
         ("older", ABI, VERSION, "#define TRACKWAY_ABI_VERSION 0", 0, Some("an older header")),
-        // Of this version, without the members that were added at the end: it cannot be queried,
-        // and is recorded.
+        // A header of this version without the members that were added at the end: its events
+        // cannot be queried at run time, but are recorded.
         (
             "first",
             "trackway/trackway.h",
@@ -154,7 +154,7 @@ fn structures_that_grew_are_taken_and_other_versions_stay_off() {
             1,
             None,
         ),
-        // Smaller than it ever was.
+        // A structure that is smaller than in any version.
         (
             "short",
             "trackway/trackway.h",
@@ -183,6 +183,6 @@ fn structures_that_grew_are_taken_and_other_versions_stay_off() {
             assert!(fixture.print(&trace).contains("versions:hello: "), "{name}");
         }
     }
-    // The library with which the others were compared.
+    // This library was compared with the others.
     assert!(build_dir().join("libtrackway.so").exists());
 }

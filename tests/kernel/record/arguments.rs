@@ -1,4 +1,4 @@
-//! Memory behind the pointer arguments of system calls, as it is recorded.
+//! Memory behind the pointer arguments of system calls, in recorded events.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::{compile_calls, printed_lines};
 use crate::support::run_record;
 
 /// Records `arguments.c`; returns its output and, in order, each event of `calls` with its fields.
-/// Returns `None`, after printing the reason, where kernel events cannot be recorded.
+/// Returns `None`, after printing the reason, if kernel events cannot be recorded.
 fn record_arguments(
     name: &str,
     what: &str,
@@ -36,8 +36,8 @@ fn record_arguments(
     Some((lossy_text(&output.stdout), events))
 }
 
-/// Returns the fields of the first of these events that has this among them, and the event after
-/// it.
+/// Returns the fields of the first event with this name whose fields contain `has`, and the fields
+/// of the next event.
 fn find_call<'a>(events: &'a [(String, String)], name: &str, has: &str) -> (&'a str, &'a str) {
     let is_it = |(event, fields): &(String, String)| {
         event.strip_prefix("syscall_entry_") == Some(name) && fields.contains(has)
@@ -52,8 +52,8 @@ fn assert_fields(fields: &str, expected: &str) {
     assert!(fields.contains(expected), "{expected}\n{fields}");
 }
 
-/// RUN calls with addresses of sockets. EXPECT family, port and address, or the complete path; and
-/// a message where there is nothing.
+/// RUN calls with socket addresses. EXPECT family, port and address, or the complete path; and a
+/// note for unreadable memory.
 // Longer than 70 lines: a table.
 #[test]
 fn addresses_of_sockets_are_taken_apart() {
@@ -74,7 +74,7 @@ fn addresses_of_sockets_are_taken_apart() {
         bytes.join(", ")
     );
     assert_fields(fields, &expected);
-    // An address that is no file, for both sides; a connecting client has none.
+    // Both sides have an abstract address, which is no file; a connecting client has no address.
     for name in ["bind", "connect"] {
         let (fields, _) = find_call(&events, name, "@trackway-test-");
         assert_fields(fields, "family = 1, ");
@@ -87,7 +87,7 @@ fn addresses_of_sockets_are_taken_apart() {
     assert_fields(exit, "path = [ ], upeer_addrlen = 2, incomplete = 0x0");
     let (fields, _) = find_call(&events, "connect", "pppp");
     assert_fields(fields, &format!("path = [ [0] = \"{}\" ], addrlen = 110", "p".repeat(108)));
-    // Families without fields of their own: the bytes after the family.
+    // Families without special fields: the bytes after the family are recorded.
     for (name, family, data) in [
         ("bind", 16, "0 0 4D 0 0 0 11 0 0 0"),
         ("connect", 40, "0 0 0 4 0 0 3 0 0 0 0 0 0 0"),
@@ -105,7 +105,7 @@ fn addresses_of_sockets_are_taken_apart() {
     let (fields, _) = find_call(&events, "bind", "addrlen = 4, ");
     assert_fields(fields, "family = 16, ");
     assert_fields(fields, "_sa_data_length = 2, sa_data = [ [0] = 0x0, [1] = 0x0 ], ");
-    // Nothing there; no address; one that is too short.
+    // An unreadable address; no address; an address that is too short.
     for (has, incomplete) in [
         ("uservaddr = 0x10, family = 0, ", "addrlen = 16, incomplete = 0x2"),
         ("uservaddr = 0x0, family = 0, ", "addrlen = 16, incomplete = 0x0"),
@@ -115,7 +115,7 @@ fn addresses_of_sockets_are_taken_apart() {
         assert_fields(fields, "family = 0, dport = 0, _v4addr_length = 0, ");
         assert_fields(fields, incomplete);
     }
-    // Cut data is reported: paths and names, and the bytes of other families.
+    // Truncated data is reported: paths and names, and the bytes of other families.
     let (fields, _) = find_call(&events, "connect", "qqqq");
     assert_fields(
         fields,
@@ -129,7 +129,7 @@ fn addresses_of_sockets_are_taken_apart() {
     assert_fields(fields, "family = 17, ");
     assert_fields(fields, "_sa_data_length = 18, ");
     assert_fields(fields, "incomplete = 0x2");
-    // No address, though a length was left.
+    // There is no address, although a length was left in the structure.
     let mut of_messages = events.iter().filter(|(name, _)| name == "syscall_entry_sendmsg");
     let (_, fields) = of_messages.next_back().expect("the second one");
     assert_fields(fields, "family = 0, dport = 0, ");
@@ -138,8 +138,8 @@ fn addresses_of_sockets_are_taken_apart() {
     assert_fields(fields, &format!("family = 2, dport = 4661, {internet}, {none}, flags"));
 }
 
-/// RUN calls with vectors, times, pairs and structures. EXPECT their contents, as far as there is
-/// room, and a report of the rest.
+/// RUN calls with vectors, times, pairs and structures. EXPECT their contents as far as they fit,
+/// and a report of omitted data.
 #[test]
 fn structures_are_taken_apart() {
     let calls = "syscalls:writev,syscalls:readv,syscalls:nanosleep,syscalls:newfstatat,\
@@ -173,7 +173,7 @@ fn structures_are_taken_apart() {
     assert_fields(entry, "rqtp_tv_sec = 0, rqtp_tv_nsec = 0, rmtp = 0x0, incomplete = 0x1");
     let (_, exit) = find_call(&events, "nanosleep", "rqtp_tv_nsec = 4000000000");
     assert_fields(exit, "ret = -22, rmtp_tv_sec = 0, rmtp_tv_nsec = 0, incomplete = 0x0");
-    // What is left of a thousand seconds.
+    // The remaining time of a thousand seconds.
     let (_, exit) = find_call(&events, "nanosleep", "rqtp_tv_sec = 1000");
     let left = exit.split("rmtp_tv_sec = ").nth(1).and_then(|left| left.split(',').next());
     let left: u64 = left.and_then(|left| left.parse().ok()).expect("a number");
@@ -212,9 +212,9 @@ fn structures_are_taken_apart() {
     assert_fields(fields, "utimes_tv_nsec = [ [0] = 1, [1] = 2 ], flags = 0x0, incomplete = 0x0");
 }
 
-/// RUN calls with a string that is not in memory yet, with one that never is, and with long ones.
-/// EXPECT the first when its call returns, complete strings up to 1023 bytes, and a report of the
-/// others.
+/// RUN calls with a string whose page is not in memory yet, with a string that never is, and with
+/// long strings. EXPECT the first string when its call returns, complete strings up to 1023 bytes,
+/// and a report of the others.
 #[test]
 fn a_text_that_was_not_in_memory_is_read_when_the_call_returns() {
     let Some((_, events)) = record_arguments("kernel-texts", "texts", "syscalls:access") else {
@@ -245,8 +245,8 @@ fn a_text_that_was_not_in_memory_is_read_when_the_call_returns() {
     }
 }
 
-/// RUN a call with a string that is not in memory yet, whose exit is not recorded, and another one
-/// with a string in memory. EXPECT the other's exit not to have it once more.
+/// RUN a call with a string that is not in memory yet, whose exit is not recorded, and another call
+/// with a string in memory. EXPECT the second call's exit not to contain its string again.
 #[test]
 fn missing_arguments_of_a_call_do_not_mark_the_next_one() {
     let calls = "syscalls:sys_enter_chdir,syscalls:access";
@@ -257,8 +257,8 @@ fn missing_arguments_of_a_call_do_not_mark_the_next_one() {
     assert_eq!(exit, "ret = -2, _filename_length = 0, filename = [ ], incomplete = 0x0");
 }
 
-/// RUN a call of which not all fields are recorded. EXPECT a message at the beginning, and a note
-/// in the trace.
+/// RUN a call whose fields are not all recorded. EXPECT a message at the beginning, and a note in
+/// the trace.
 #[test]
 fn fields_that_are_left_out_are_said() {
     let fixture = Fixture::new("kernel-left-out");
@@ -286,8 +286,8 @@ fn fields_that_are_left_out_are_said() {
     assert!(metadata.contains("trackway_left_out_fields = \"\";"), "{metadata}");
 }
 
-/// RUN programs with few arguments, and with many; with none, and with invalid ones. EXPECT them,
-/// as far as there is room, and nothing of the environment.
+/// RUN programs with few arguments, with many, with none, and with invalid ones. EXPECT the
+/// arguments as far as they fit, and nothing of the environment.
 #[test]
 fn arguments_of_a_program_are_texts() {
     let Some((_, events)) = record_arguments("kernel-run", "run", "syscalls:execve") else {
@@ -300,7 +300,7 @@ fn arguments_of_a_program_are_texts() {
          [3] = \"{longest}\" ], envp = 0x"
     );
     assert_fields(entry, &expected);
-    // The last one was cut.
+    // The last argument was truncated.
     assert_fields(entry, "incomplete = 0x2");
     assert_fields(exit, "ret = 0, ");
     let (entry, _) = find_call(&events, "execve", "/nowhere/many");

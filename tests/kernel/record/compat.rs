@@ -1,4 +1,4 @@
-//! System calls by the numbers of 32 bits: `trackway record --kernel syscalls:…`.
+//! 32-bit system calls: `trackway record --kernel syscalls:…`.
 
 use trackway_tests::{Fixture, lossy_text, report_skipped};
 
@@ -14,10 +14,10 @@ fn event_fields(line: &str) -> String {
     format!("{name}: {fields}")
 }
 
-/// RUN 32-bit system calls: of a string, numbers, addresses and structures that 32-bit programs
-/// have, too, and of one that they lack; and a 64-bit call. EXPECT each under its own name, with
-/// its arguments and results, whatever the upper halves of registers hold; and a message about the
-/// unknown number, where all calls are recorded.
+/// RUN 32-bit system calls with a string, numbers, addresses and structures that 32-bit programs
+/// have, too, and a call that they lack; and a 64-bit call. EXPECT each under its own name, with
+/// its arguments and results, for any upper halves of registers; and a message about the unknown
+/// number, if all calls are recorded.
 #[test]
 fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
     let fixture = Fixture::new("kernel-compat");
@@ -71,7 +71,7 @@ fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
     next(&["entry_sendmsg: fd = -1, ", "dport = 77, ", " v4addr = [ [0] = 127, [1] = 0, "]);
     next(&["exit_sendmsg: ret = -9 }"]);
     assert_eq!(rest.next(), None, "{all}");
-    // 64-bit calls by the same numbers keep their names; disabled calls are not counted.
+    // 64-bit calls with the same numbers keep their names; disabled calls are not counted.
     let wide = |line: &&String| line.contains(" syscall_entry_openat: ") && line.contains("/wide");
     assert_eq!(lines.iter().filter(wide).count(), 1, "{lines:#?}");
     let foreign = ["preadv", "mkdirat"];
@@ -90,8 +90,8 @@ fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
     assert!(talk.contains("by unknown numbers of 32 bits are not recorded: 1 of"), "{talk}");
 }
 
-/// RUN such calls with a filter on their strings, by the call's name, and without those events.
-/// EXPECT only the selected calls.
+/// RUN 32-bit calls with a filter on their strings, by the call's name, and with these events
+/// excluded. EXPECT only the selected calls.
 #[test]
 fn calls_by_numbers_of_32_bits_are_filtered_and_left_out_like_others() {
     let fixture = Fixture::new("kernel-compat-filter");
@@ -117,8 +117,8 @@ fn calls_by_numbers_of_32_bits_are_filtered_and_left_out_like_others() {
     assert!(!lines.is_empty() && !lines.iter().any(|line| line.contains("compat_")), "{lines:#?}");
 }
 
-/// RUN calls by numbers that no call has: -1, one of x32, in a gap and beyond the table. EXPECT a
-/// message with their count, and no message if all numbers are known.
+/// RUN calls with numbers that no call has: -1, an x32 number, one in a gap, and one beyond the
+/// table. EXPECT a message with their count, and no message if all numbers are known.
 #[test]
 fn calls_by_unknown_numbers_are_counted() {
     const CALLS: &str = r#"
@@ -154,7 +154,7 @@ int main(int count, char **arguments)
     };
     let some = talk(&[calls, "some"]);
     let said = some.split_once("by unknown numbers are not recorded: ").map(|(_, rest)| rest);
-    // (They may include calls that our table lacks: up to so many.)
+    // (The message may include calls that Trackway's table lacks: "up to" that many.)
     let said = said.map(|rest| rest.trim_start_matches("up to "));
     assert!(said.is_some_and(|rest| rest.starts_with("28 of them")), "{some}");
     let none = talk(&[calls]);

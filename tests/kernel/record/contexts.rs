@@ -8,7 +8,7 @@ use trackway_tests::{Fixture, lossy_text, report_skipped};
 use super::{compile_calls, printed_lines};
 use crate::support::run_record;
 
-/// Control group of this test; `None` where the user may not make one.
+/// A control group of this test; `None` if the user may not make one.
 struct TestCgroup(PathBuf);
 
 impl TestCgroup {
@@ -36,13 +36,13 @@ const ALL_CONTEXTS: &str = "procname,tid,pid,ppid,vpid,vtid,prio,nice,uid,euid,s
     cgroup_ns,ipc_ns,mnt_ns,net_ns,pid_ns,time_ns,user_ns,uts_ns,cgroup_id,\
     preemptible,interruptible,migratable";
 
-/// The same contexts, in the order in which the program prints them.
+/// All contexts, in the order in which the program prints them.
 const CONTEXTS_AS_PRINTED: &str = "tid,pid,ppid,vpid,vtid,prio,nice,uid,euid,suid,gid,egid,sgid,\
     cgroup_ns,ipc_ns,mnt_ns,net_ns,pid_ns,time_ns,user_ns,uts_ns,cgroup_id,\
     preemptible,interruptible,migratable,procname";
 
-/// RUN a program that has numbers, names and namespaces of its own, and prints them. EXPECT the
-/// same in kernel events, of entry and exit, and of events that are no calls.
+/// RUN a program that has its own ids, names and namespaces, and prints them. EXPECT equal contexts
+/// in kernel events: of entry and exit, and of events that are no system calls.
 #[test]
 fn contexts_are_what_the_thread_itself_finds() {
     let fixture = Fixture::new("kernel-contexts");
@@ -66,7 +66,7 @@ fn contexts_are_what_the_thread_itself_finds() {
         lines.iter().find(is_it).unwrap_or_else(|| panic!("no {event}: {lines:#?}"))
     };
     if group.is_none() {
-        // Nothing to compare that one with.
+        // The program does not print this context.
         let said = of("syscall_entry_getpgid").split("cgroup_id = ").nth(1).expect("a number");
         let said = said.split(',').next().expect("a number");
         expected = expected.replace("cgroup_id = 0", &format!("cgroup_id = {said}"));
@@ -84,8 +84,8 @@ fn contexts_are_what_the_thread_itself_finds() {
 }
 
 /// RUN filters on each context, in a thread that makes system calls with its own value, and with
-/// another; and on some of them where a thread ends. EXPECT the selected calls, and the same values
-/// in the trace.
+/// another; and on some contexts at the end of a thread. EXPECT the selected calls, and the same
+/// values in the trace.
 #[test]
 fn filters_ask_for_each_context_that_is_recorded() {
     let fixture = Fixture::new("kernel-contexts-asked");
@@ -122,7 +122,7 @@ fn filters_ask_for_each_context_that_is_recorded() {
     let mut calls = calls.into_iter();
     for (number, name) in names.iter().enumerate() {
         if *name == "cgroup_id" && group.is_none() {
-            // The program does not know that one.
+            // The program cannot print this context without a control group.
             println!("skipped in part, because no control group can be made here");
             continue;
         }
@@ -130,7 +130,7 @@ fn filters_ask_for_each_context_that_is_recorded() {
         let whence = format!("whence = {} }}", 100 + number);
         assert!(line.contains(&whence), "{name}: {line}");
         match *name {
-            // Only strings are filtered whatever the offset is.
+            // Only strings are filtered independently of their offset.
             "procname" => assert_eq!(of(line, "offset").as_deref(), Some("0"), "{line}"),
             name => {
                 assert_eq!(of(line, "offset"), of(line, name), "{name}: {line}");
@@ -138,14 +138,14 @@ fn filters_ask_for_each_context_that_is_recorded() {
             }
         }
     }
-    // The other call of the last one.
+    // The other call of the last context.
     assert_eq!((calls.next().is_some(), calls.next()), (true, None));
     let ends: Vec<&String> = lines.iter().filter(|line| line.contains("process_exit: ")).collect();
     assert!(ends.len() == 1 && ends[0].contains("fifteen letters"), "{ends:?}");
 }
 
-/// RUN lists of contexts for both. EXPECT each side to have the contexts that it supports, and
-/// programs the default ones where the list names only kernel contexts.
+/// RUN lists of contexts for user and kernel events. EXPECT each side to have the contexts that it
+/// supports, and programs the default contexts if the list names only kernel contexts.
 #[test]
 fn each_side_has_the_contexts_that_it_knows() {
     let fixture = Fixture::new("kernel-contexts-both");
@@ -165,7 +165,7 @@ fn each_side_has_the_contexts_that_it_knows() {
         let lines = printed_lines(&fixture);
         let call = lines.iter().find(|line| line.contains("syscall_entry_getpgid")).expect("one");
         let event = lines.iter().find(|line| line.contains("calls:before")).expect("one");
-        // The thread's number, whatever it is.
+        // The thread id may have any value.
         let tid = call.split("tid = ").nth(1).expect("a thread").split([',', ' ']).next();
         let expected = of_the_kernel.replace(" T", &format!(" {}", tid.expect("a number")));
         assert!(call.contains(&expected), "{list:?}: {call}");

@@ -1,4 +1,4 @@
-//! `trackway record --kernel`: kernel events of a command, or of everything, together with user
+//! `trackway record --kernel`: kernel events of a command, or of all processes, together with user
 //! events.
 
 mod arguments;
@@ -26,7 +26,7 @@ fn compile_calls(fixture: &Fixture) -> Option<PathBuf> {
     Some(fixture.compile_file("kernel/calls.c", true, &[]))
 }
 
-/// Returns the lines of the trace. Where babeltrace2 is installed, its lines must be the same.
+/// Returns the lines of the trace. If babeltrace2 is installed, its lines must be equal.
 fn printed_lines(fixture: &Fixture) -> Vec<String> {
     let printed = fixture.trackway(&["print", "trace"]).output().expect("it runs");
     assert!(printed.status.success(), "{}", lossy_text(&printed.stderr));
@@ -60,8 +60,8 @@ fn programs_and_the_kernel_are_on_one_clock() {
     }
 }
 
-/// Returns true if the line belongs at this index: each call has the lines before, entry, exit,
-/// after.
+/// Returns true if the line belongs at this index: each call has the lines `before`, entry, exit,
+/// `after`.
 fn is_call_line(at: usize, line: &str) -> bool {
     let (number, pid) = (at / 4, 1_000_000_000 + at / 4);
     let (name, fields) = match at % 4 {
@@ -73,8 +73,8 @@ fn is_call_line(at: usize, line: &str) -> bool {
     line.contains(&format!(" {name}: ")) && line.ends_with(&fields)
 }
 
-/// RUN the same a million times. EXPECT each in this order, without an exception. (Where the
-/// machine is too busy to write as much, the test repeats it.)
+/// RUN the same program with a million calls. EXPECT each call in this order, without exception.
+/// (If the machine is too busy to write that much, the test repeats it.)
 #[test]
 fn a_million_calls_are_each_between_what_is_before_and_what_is_behind() {
     const COUNT: usize = 1_000_000;
@@ -104,8 +104,8 @@ fn a_million_calls_are_each_between_what_is_before_and_what_is_behind() {
     assert_eq!(count, 4 * COUNT);
 }
 
-/// RUN a command whose child makes the recorded calls, while other processes do the same. EXPECT
-/// the calls of the child, and, of the whole system, the others, too.
+/// RUN a command whose child makes the recorded calls, while other processes make the same calls.
+/// EXPECT only the calls of the child; for the whole system, the others, too.
 #[test]
 fn a_command_and_what_it_starts_are_recorded_or_everything() {
     let fixture = Fixture::new("kernel-scope");
@@ -195,7 +195,7 @@ fn refusals_have_hints() {
     assert!(talk.contains("'web:r: a == 1' is about none of the kernel's events"), "{talk}");
     let talk = refused(&["--kernel", "a b"]);
     assert!(talk.contains("is no pattern of kernel events") && talk.contains("hint: "), "{talk}");
-    // A recording that needs more open files than are allowed is refused before anything is made.
+    // A recording that needs more open files than are allowed is refused before it makes anything.
     let trackway = build_dir().join("trackway");
     let script = "ulimit -n 256; exec \"$0\" record --kernel '*' -o trace -- touch ran";
     let output =
@@ -203,7 +203,7 @@ fn refusals_have_hints() {
     let talk = lossy_text(&output.stderr);
     assert!(output.status.code() == Some(125) && !fixture.path("ran").exists(), "{talk}");
     assert!(talk.contains(" open files, and 256 are allowed") && talk.contains("ulimit -n"));
-    // A user without the privilege.
+    // The user lacks the privilege.
     if !has("setpriv") {
         return report_skipped("setpriv is not installed");
     }
@@ -266,8 +266,8 @@ fn a_process_whose_thread_calls_exec_is_recorded_after_it() {
     assert!(lines.iter().any(|line| line.contains("/nowhere/behind-exec")), "{lines:?}");
 }
 
-/// RUN perf's counter of an event that is recorded. EXPECT that it counts: a recorder leaves the
-/// event to others.
+/// RUN perf's counter of an event that is recorded. EXPECT perf to count: a recorder does not
+/// occupy the event.
 #[test]
 fn others_see_the_events_too() {
     let fixture = Fixture::new("kernel-others");
@@ -290,7 +290,7 @@ fn others_see_the_events_too() {
     assert!(count > 0, "{talk}");
 }
 
-/// RUN a recording that is ended before its command. EXPECT the kernel's part to end with it.
+/// RUN a recording that is ended before its command. EXPECT its kernel part to end with it.
 #[test]
 fn the_end_of_a_recording_ends_its_kernel_part() {
     let fixture = Fixture::new("kernel-destroyed");
@@ -307,8 +307,8 @@ fn the_end_of_a_recording_ends_its_kernel_part() {
     assert!(talk.contains("kernel: 200 events recorded, 0 lost, 0 overwritten"), "{talk}");
 }
 
-/// RUN a recorder of everything, whose own preparations cause many of the recorded events. EXPECT
-/// few of its own events: recording begins when all is ready.
+/// RUN a recorder of all processes, whose own preparations cause many of the recorded events.
+/// EXPECT few of its own events: recording begins after the preparations.
 #[test]
 fn the_recorders_own_preparations_are_not_recorded() {
     let fixture = Fixture::new("kernel-ready");

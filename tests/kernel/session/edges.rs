@@ -1,5 +1,5 @@
-//! Sessions that end badly or meet obstacles: killed recorders, full disks, other users, few
-//! descriptors; and `trackway record` meanwhile.
+//! Sessions that end badly or meet obstacles: killed recorders, full disks, other users, few file
+//! descriptors; and `trackway record` in the same situations.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -13,14 +13,14 @@ use super::kernel_test::KernelTest;
 
 const OTHER_USER: u32 = 65_534;
 
-/// RUN SIGKILL for a session's recorder. EXPECT the written part to be a complete trace, once it is
-/// recovered, and a message that the rest of the kernel events is lost.
+/// KILL a session's recorder. EXPECT recovery to make a complete trace of the written part, and a
+/// message that later kernel events are lost.
 #[test]
 fn recover_says_what_is_lost_of_the_kernel() {
     let Some(test) = KernelTest::new("ksession-killed") else { return };
     test.ok("session create k --kernel syscalls:getpgid -o trace");
     test.calls(0..1000);
-    // Written as it goes, or half a second later.
+    // Streams are written during the recording, or half a second later.
     let printed = || test.command("print trace").output().expect("it runs");
     let lines = || lossy_text(&printed().stdout).lines().map(str::to_owned).collect::<Vec<_>>();
     wait_for("the events", || !test.numbers(&lines()).is_empty());
@@ -30,7 +30,7 @@ fn recover_says_what_is_lost_of_the_kernel() {
     let talk = test.ok("recover trace").1;
     assert!(talk.contains("the kernel's events in ") && talk.contains(" is lost"), "{talk}");
     assert!(talk.contains("they end at 20"), "{talk}");
-    // Once, whatever else is recovered.
+    // The message appears once, whatever else is recovered.
     assert_eq!(talk.matches("kernel's events").count(), 1, "{talk}");
     assert!(!talk.contains("nothing to recover"), "{talk}");
     let entries = test.numbers(&test.lines("trace"));
@@ -40,8 +40,8 @@ fn recover_says_what_is_lost_of_the_kernel() {
     assert!(!lossy_text(&printed().stderr).contains("trackway recover"));
 }
 
-/// RUN SIGKILL for a recorder of kernel events only, and recover at once. EXPECT recover to wait
-/// for it, to report the losses once, and some recorded events.
+/// KILL a recorder of kernel events only, and recover at once. EXPECT recover to wait until the
+/// kernel has released it, to report the losses once, and some recorded events.
 #[test]
 fn recover_waits_for_a_recorder_that_was_just_killed() {
     let Some(test) = KernelTest::new("ksession-just-killed") else { return };
@@ -59,8 +59,8 @@ fn recover_waits_for_a_recorder_that_was_just_killed() {
     }
 }
 
-/// RUN a session that writes to a disk which is full for a while. EXPECT a message at once, and
-/// when it goes on; and the summary in the end.
+/// RUN a session that writes to a disk which is full for a while. EXPECT a message at once, a
+/// message when writing continues, and the summary at the end.
 #[test]
 fn a_full_disk_is_told_of_at_once_and_the_summary_comes_all_the_same() {
     let Some(test) = KernelTest::new("ksession-full") else { return };
@@ -119,14 +119,14 @@ fn a_full_disk_is_told_of_at_once_and_the_summary_comes_all_the_same() {
     let told = told.split(' ').next().map(|told| told.replace(',', ""));
     assert_eq!(told, Some(lost.to_string()), "{said}\n{stats}");
     assert!(recorded > 0 && lost > 0, "{summary}");
-    // The program's, too.
+    // The trace also contains the events of the program.
     let lines = test.lines("left");
     let of_kernel = lines.iter().filter(|line| line.contains(" syscall_")).count();
     assert_eq!(of_kernel as u64, recorded, "{summary}\n{stats}");
 }
 
-/// RUN record while a process stops everything between the setup as root and the beginning. EXPECT
-/// none of the events in between, and none counted as lost.
+/// RUN record, stopped by another process between its setup as root and the beginning. EXPECT none
+/// of the events in between, and none counted as lost.
 #[test]
 fn nothing_is_recorded_before_somebody_drains() {
     let Some(test) = KernelTest::new("ksession-before") else { return };
@@ -137,7 +137,7 @@ fn nothing_is_recorded_before_somebody_drains() {
     let log = test.fixture.path("log");
     let mut record = test.fixture.command("strace");
     record.args(["-f", "-e", "trace=mkdir,mkdirat", "-o"]).arg(&log);
-    // It stops where it makes the first folder.
+    // The recorder stops where it makes the first folder.
     record.args(["-e", "inject=mkdir,mkdirat:signal=SIGSTOP:when=1"]);
     record.arg(build_dir().join("trackway"));
     let options = "record --system-wide --kernel syscalls:getpgid --buffer-size 128K -o new/trace";
@@ -152,7 +152,7 @@ fn nothing_is_recorded_before_somebody_drains() {
     test.calls(0..50_000);
     let pid = stopped().expect("a process id");
     wait_for("its end", || {
-        // Each of its threads stops once.
+        // Each of the recorder's threads stops once.
         send_signal(pid, libc::SIGCONT);
         record.try_wait().expect("a child").is_some()
     });
@@ -163,8 +163,8 @@ fn nothing_is_recorded_before_somebody_drains() {
     test.check("new/trace", []);
 }
 
-/// RUN it as a user other than root. EXPECT a message that names the users who may record the
-/// kernel, before there is a session.
+/// RUN record --kernel as a user other than root. EXPECT a message that names the users who may
+/// record the kernel, before there is a session.
 #[test]
 fn a_refusal_names_the_users_who_may_record_the_kernel() {
     if !is_root() {
@@ -191,9 +191,9 @@ fn a_refusal_names_the_users_who_may_record_the_kernel() {
 }
 
 /// Starts `trackway record OPTIONS -o trace` of a program that makes a hundred calls in each of
-/// these rounds. The program begins a round when its pipe says so, and ends when the pipe is
-/// closed. Returns the recorder, its session, and a function that starts a round and returns when
-/// its calls are made.
+/// these rounds. The program begins a round at a line from its pipe, and ends when the pipe is
+/// closed. Returns the recorder, its session, and a function that starts a round and returns after
+/// its calls.
 fn start_recorded_rounds<'test>(
     test: &'test KernelTest,
     options: &str,
@@ -219,8 +219,8 @@ fn start_recorded_rounds<'test>(
     (record, session, go_on)
 }
 
-/// RUN stop, start, clear and snapshot while `trackway record` records the kernel, too. EXPECT them
-/// to apply to kernel events as to the program's.
+/// RUN stop, start, clear and snapshot while `trackway record` also records the kernel. EXPECT
+/// these requests to apply to kernel events as to the program's events.
 #[test]
 fn record_is_told_what_to_do_with_the_kernels_events() {
     let Some(test) = KernelTest::new("ksession-record") else { return };
@@ -245,8 +245,8 @@ fn record_is_told_what_to_do_with_the_kernels_events() {
     test.check("trace", (100..200).chain(300..500));
 }
 
-/// RUN a flight recorder by tracefs, a snapshot, more calls, and its end, where the kernel's
-/// buffers cannot be read. EXPECT what the snapshot has read in the trace, and the rest to be
+/// RUN a flight recorder by tracefs, a snapshot, more calls, and its end, while the kernel's
+/// buffers cannot be read. EXPECT the events of the snapshot in the trace, and the later events
 /// counted.
 #[test]
 fn a_snapshot_is_written_though_later_events_cannot_be_read() {
@@ -276,7 +276,7 @@ fn a_snapshot_is_written_though_later_events_cannot_be_read() {
     let status = format!("/proc/{}/status", record.id());
     let tracer = format!("TracerPid:\t{}\n", strace.id());
     wait_for("strace", || fs::read_to_string(&status).expect("it runs").contains(&tracer));
-    // What it waits for in the end.
+    // The command waits for the end of this pipe.
     drop(go_on);
     let output = record.wait_with_output().expect("a child");
     let mut strace = strace;
@@ -287,8 +287,8 @@ fn a_snapshot_is_written_though_later_events_cannot_be_read() {
     test.check("trace", 0..100);
 }
 
-/// RUN record without a command, and Ctrl-C. EXPECT everything until then, and a summary that does
-/// not mention user events, which were not requested.
+/// RUN record without a command, and Ctrl-C. EXPECT all events until then, and a summary without
+/// user events, which were not requested.
 #[test]
 fn record_without_a_command_records_everything_until_it_is_told_to_end() {
     let Some(test) = KernelTest::new("ksession-endless") else { return };
@@ -321,8 +321,8 @@ fn record_without_a_command_records_everything_until_it_is_told_to_end() {
     assert!(talk.contains("<CMD>"), "{talk}");
 }
 
-/// RUN record of two processes, of which one ends after the other. EXPECT both to be recorded, and
-/// the recording to end with the last.
+/// RUN record for two processes, of which one ends after the other. EXPECT both to be recorded, and
+/// the recording to end with the last process.
 #[test]
 fn record_of_processes_ends_when_they_have() {
     let Some(test) = KernelTest::new("ksession-ends") else { return };
@@ -383,8 +383,8 @@ fn the_command_runs_as_the_user_who_is_named_and_the_trace_is_theirs() {
     assert!(talk.contains("only root runs commands as another user"), "{talk}");
 }
 
-/// RUN a command with few descriptors, and more kernel events than that. EXPECT enough descriptors
-/// for the command and the recorder.
+/// RUN a command with few file descriptors, and a larger number of kernel events. EXPECT enough
+/// descriptors for the command and the recorder.
 #[test]
 fn many_events_need_no_descriptors_of_the_commands() {
     let Some(test) = KernelTest::new("ksession-limit") else { return };
@@ -399,7 +399,7 @@ fn many_events_need_no_descriptors_of_the_commands() {
     assert!(!test.lines("trace").is_empty());
 }
 
-/// RUN it with an impossible buffer size. EXPECT a message with the possible sizes.
+/// RUN record with an impossible buffer size. EXPECT a message with the possible sizes.
 #[test]
 fn sizes_that_the_kernels_buffers_cannot_have_are_told() {
     let Some(test) = KernelTest::new("ksession-size") else { return };

@@ -11,12 +11,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use trackway_tests::{Fixture, has, has_kernel_events, lossy_text};
 
-/// Addend of the program's numbers.
+/// Offset that is added to the program's numbers.
 const NUMBER_BASE: u64 = 1_000_000_000;
-/// Number of numbers that a test has for itself. Programs of other tests on this machine are
-/// recorded, too.
+/// Number of numbers that a test uses alone. Programs of other tests on this machine are recorded,
+/// too.
 const NUMBERS_PER_TEST: u64 = 250_000;
-/// Number of tests that then fit: the numbers are process ids.
+/// Number of tests for which the numbers suffice: numbers are process ids.
 const TESTS_MAX: u64 = (i32::MAX as u64 - NUMBER_BASE) / NUMBERS_PER_TEST - 1;
 
 /// Lock by which the tests run one at a time: each records all processes.
@@ -26,13 +26,13 @@ static TEST_LOCK: Mutex<()> = Mutex::new(());
 pub(crate) struct KernelTest {
     pub(crate) fixture: Fixture,
     pub(crate) program: PathBuf,
-    /// First of the test's numbers, without the addend.
+    /// First number of the test, without the offset.
     first: u64,
     _turn: MutexGuard<'static, ()>,
 }
 
 impl KernelTest {
-    /// Makes a fixture; returns `None`, after printing the reason, where kernel events cannot be
+    /// Makes a fixture; returns `None`, after printing the reason, if kernel events cannot be
     /// recorded.
     pub(crate) fn new(name: &str) -> Option<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -75,7 +75,7 @@ impl KernelTest {
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// Makes calls with these numbers, one after the other, by a program that then ends.
+    /// Runs a program that makes calls with these numbers, one after the other, and ends.
     pub(crate) fn calls(&self, numbers: Range<u64>) {
         let mut program = self.fixture.command(&self.program);
         program.args([
@@ -100,7 +100,7 @@ impl KernelTest {
         WaitingShell(shell.spawn().expect("a shell"))
     }
 
-    /// Returns the lines of a trace. Where babeltrace2 is installed, its lines must be the same.
+    /// Returns the lines of a trace. If babeltrace2 is installed, its lines must be equal.
     pub(crate) fn lines(&self, trace: &str) -> Vec<String> {
         let path = self.fixture.path(trace);
         let printed = self.fixture.print(&path);
@@ -111,7 +111,7 @@ impl KernelTest {
         printed.lines().map(str::to_owned).collect()
     }
 
-    /// Returns the number of a call's entry, if it is one of the program's.
+    /// Returns the number in a call's entry, if the test's program made the call.
     pub(crate) fn number(&self, line: &str) -> Option<u64> {
         let rest = line.split_once("{ pid = ")?.1;
         let number =
@@ -125,7 +125,7 @@ impl KernelTest {
         lines.iter().filter(is_it).filter_map(|line| self.number(line)).collect()
     }
 
-    /// Asserts that a trace has these calls, in this order, and no other ones of the program.
+    /// Asserts that a trace has these calls, in this order, and no other calls of the program.
     pub(crate) fn check(&self, trace: &str, expected: impl IntoIterator<Item = u64>) {
         let (found, expected) = (self.numbers(&self.lines(trace)), expected.into_iter());
         let expected: Vec<u64> = expected.collect();
@@ -159,7 +159,7 @@ impl Drop for WaitingShell {
     }
 }
 
-/// Returns the streams' files in a folder, with their sizes.
+/// Returns the names and sizes of the stream files in a folder.
 pub(crate) fn stream_file_sizes(folder: &Path) -> Vec<(String, u64)> {
     let entries = fs::read_dir(folder).expect("a folder").flatten();
     let sized = entries.filter_map(|entry| {

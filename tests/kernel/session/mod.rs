@@ -21,14 +21,14 @@ use tracefs::CallingProcess;
 use trackway_tests::steps::wait_for;
 use trackway_tests::{has, lossy_text};
 
-/// Returns true if there are this many entries and exits of calls: also through the 32-bit system
-/// call table, where the kernel has one.
+/// Returns true if the session has this number of entries and exits of calls, or twice that number
+/// with the 32-bit system calls of the kernel.
 fn is_call_event_count(events: &serde_json::Value, count: u64) -> bool {
     events.as_u64().is_some_and(|events| events == count || events == 2 * count)
 }
 
-/// RUN a session of kernel events, and a program, and end it. EXPECT each call, entry and exit, on
-/// the clock of the program's own events, and the same counts everywhere.
+/// RUN a session of kernel events, and a program, and end it. EXPECT entry and exit of each call,
+/// on the clock of the program's own events, and equal counts everywhere.
 #[test]
 fn a_session_records_the_kernel_beside_programs() {
     let Some(test) = KernelTest::new("ksession-all") else { return };
@@ -38,7 +38,7 @@ fn a_session_records_the_kernel_beside_programs() {
     let status = test.status("k");
     let kernel = &status["kernel"];
     let number = |name: &str| kernel[name].as_u64().expect("a number");
-    // Others may call it, too, with numbers of their own.
+    // Other programs may also make this call, with other numbers.
     assert!(number("recorded") >= 2000, "{kernel}");
     assert_eq!((number("lost"), number("overwritten")), (0, 0), "{kernel}");
     assert!(is_call_event_count(&kernel["events"], 2), "{kernel}");
@@ -52,7 +52,7 @@ fn a_session_records_the_kernel_beside_programs() {
     test.check("trace", 0..1000);
     let of_program = lines.iter().filter(|line| line.contains(" calls:")).count();
     assert_eq!(of_program, 2000);
-    // Before, entry, after, of each, in the order of time.
+    // Each call has `before`, entry and `after`, in the order of time.
     let mut last = "after";
     for line in &lines {
         let next = ["calls:before", "syscall_entry_getpgid", "calls:after"];
@@ -70,8 +70,8 @@ fn a_session_records_the_kernel_beside_programs() {
     }
 }
 
-/// RUN stop, calls, start, calls. EXPECT all earlier events in the trace once it is stopped, none
-/// from between, all later ones.
+/// RUN stop, calls, start, calls. EXPECT all earlier events in the trace once it is stopped, no
+/// event from in between, and all later events.
 #[test]
 fn calls_while_a_session_is_stopped_are_not_recorded() {
     let Some(test) = KernelTest::new("ksession-stop") else { return };
@@ -80,7 +80,7 @@ fn calls_while_a_session_is_stopped_are_not_recorded() {
     test.ok("session start k");
     test.calls(0..100);
     test.ok("session stop k");
-    // When the answer comes.
+    // The trace is complete when the answer arrives.
     test.check("trace", 0..100);
     test.calls(1000..1100);
     test.ok("session start k");
@@ -89,7 +89,7 @@ fn calls_while_a_session_is_stopped_are_not_recorded() {
     test.check("trace", 0..200);
 }
 
-/// RUN clear between calls. EXPECT no earlier calls, in the counts either, and all later ones.
+/// RUN clear between calls. EXPECT no earlier calls, nor counts of them, and all later calls.
 #[test]
 fn clear_forgets_the_kernels_events_too() {
     let Some(test) = KernelTest::new("ksession-clear") else { return };
@@ -103,8 +103,8 @@ fn clear_forgets_the_kernels_events_too() {
     test.check("trace", 3000..3100);
 }
 
-/// RUN a flight recorder, calls, a snapshot, calls, another one. EXPECT in each all that was there,
-/// the kernel's as well as the program's; in both together each once; and nothing else in the end.
+/// RUN a flight recorder, calls, a snapshot, calls, a second one. EXPECT all kernel and user events
+/// up to each; each event once in both; and no others at the end.
 #[test]
 fn snapshots_have_the_kernels_events_as_far_as_the_programs() {
     let Some(test) = KernelTest::new("ksession-snapshot") else { return };
@@ -139,9 +139,9 @@ fn snapshots_have_the_kernels_events_as_far_as_the_programs() {
     assert!(test.fixture.path("flight.old/snapshot-2/kernel/metadata").is_file());
 }
 
-/// RUN more calls than a flight recorder holds. EXPECT the newest in a snapshot: all of them from
-/// the moment at which each CPU has its own. (Where the program was on one CPU, and came back when
-/// the other CPU's buffer had wrapped, the older calls have a gap.)
+/// RUN more calls than a flight recorder holds. EXPECT the newest in a snapshot: all calls since
+/// the buffers of all CPUs wrapped. (If the program left a CPU and came back after the other CPU's
+/// buffer had wrapped, the older calls have a gap.)
 #[test]
 fn a_snapshot_of_a_buffer_that_came_round_has_the_newest() {
     let Some(test) = KernelTest::new("ksession-round") else { return };
@@ -170,7 +170,7 @@ fn a_snapshot_of_a_buffer_that_came_round_has_the_newest() {
 }
 
 /// RUN a session whose trace files are bounded, until they wrap. EXPECT no more and no larger
-/// kernel files, the newest events in them, and the rest counted.
+/// kernel files, the newest events in them, and the other events counted.
 #[test]
 fn trace_files_of_the_kernel_are_bounded() {
     let Some(test) = KernelTest::new("ksession-files") else { return };
@@ -191,15 +191,15 @@ fn trace_files_of_the_kernel_are_bounded() {
     assert!(entries.len() < 50_000 && entries.last() == Some(&49_999));
 }
 
-/// RUN events switched on and off while it records. EXPECT the events of the time when they were
-/// on; nothing where none is left; and the same name for each event when it is on again.
+/// RUN events enabled and disabled while it records. EXPECT events from the time when they were
+/// enabled; none when all are disabled; and the same name for each event enabled again.
 // Longer than 70 lines: one session, changed step by step.
 #[test]
 fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
     let Some(test) = KernelTest::new("ksession-events") else { return };
     test.ok("session create k --kernel syscalls:getpgid -o trace");
     test.calls(0..100);
-    // `true` shows as the entry of another call; and a tracepoint.
+    // Two events are enabled: a tracepoint, which `true` causes, and the entry of another call.
     test.ok("event on k --kernel sched_process_exec syscalls:sys_enter_getpgid");
     test.calls(100..200);
     test.ok("event off k --kernel syscalls:sys_exit_getpgid");
@@ -225,7 +225,7 @@ fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
     }
     assert_eq!(test.status("k")["kernel"]["spec"]["on"], before, "what is refused changes nothing");
     assert!(is_call_event_count(&test.status("k")["kernel"]["events"], 2));
-    // An exclusion is taken back.
+    // An exclusion is reverted.
     test.ok("event off k --kernel syscalls:sys_exit_getpgid");
     assert!(is_call_event_count(&test.status("k")["kernel"]["events"], 1));
     test.ok("event off k --kernel !syscalls:sys_exit_getpgid");
@@ -236,8 +236,8 @@ fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
         "{hint}"
     );
     test.ok("event on k * --only");
-    // Events whose detachment takes the kernel long, and so many of them that it does not finish at
-    // once.
+    // The kernel takes long to detach from these events, and there are so many of them that it does
+    // not finish at once.
     let slow = "task_rename,writeback,filelock,cgroup";
     let name = |phase: usize| format!("{:x}-{phase}", std::process::id());
     let rename = |phase: usize| {
@@ -260,7 +260,7 @@ fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
         lines.iter().filter(|line| line.contains(" task_rename: ") && line.contains(&new)).count()
     };
     assert_eq!([0, 1, 2, 3, 4, 5].map(renamed), [50, 0, 50, 0, 50, 0]);
-    // Of the same threads: others may call it, too.
+    // Only events of the same threads count: other programs may also make this call.
     let tid = |line: &str| line.split_once("{ tid = ")?.1.split(' ').next().map(str::to_owned);
     let ours = lines.iter().filter(|line| test.number(line).is_some());
     let ours: HashSet<String> = ours.filter_map(|line| tid(line)).collect();
@@ -271,8 +271,8 @@ fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
     assert!(execs >= 2, "{execs}");
 }
 
-/// RUN events switched on for which there are not enough open files; then others. EXPECT no change,
-/// and the others to have their own names.
+/// RUN events enabled for which there are not enough open files; then other events. EXPECT no
+/// change, and the other events to have their own names.
 #[test]
 fn events_that_cannot_be_switched_on_change_nothing() {
     let Some(test) = KernelTest::new("ksession-failed") else { return };
@@ -281,7 +281,7 @@ fn events_that_cannot_be_switched_on_change_nothing() {
     let script = "ulimit -n 80; exec \"$0\" session create k --kernel sched_process_exec -o trace";
     let created = create.args(["-c", script]).arg(trackway).output().expect("sh runs");
     assert!(created.status.success(), "{}", lossy_text(&created.stderr));
-    // Fewer than the check before the attempt allows, and more than there is room for.
+    // The check before the attempt accepts these events, but there are not enough open files.
     let talk = test.refused("event on k --kernel sched,timer,irq");
     assert!(talk.contains("Too many open files"), "{talk}");
     assert_eq!(test.status("k")["kernel"]["events"], 1);
@@ -320,7 +320,7 @@ fn a_follower_of_a_session_shows_kernel_events() {
     assert!(follow.wait().expect("it ends with the session").success());
 }
 
-/// RUN a session of one process. EXPECT its calls and those of its children, and no others.
+/// RUN a session of one process. EXPECT its calls and its children's calls, and no others.
 #[test]
 fn a_session_of_a_process_has_its_calls_alone() {
     let Some(test) = KernelTest::new("ksession-pid") else { return };
@@ -363,7 +363,7 @@ fn a_saved_session_has_the_kernels_events() {
 }
 
 /// RUN save of a session with a filter that only kernel events can evaluate, and load the saved
-/// file. EXPECT the filter as it was written, of both; no user event; and the same file again.
+/// file. EXPECT the filter as it was written, in both sessions; no user event; and an equal file.
 #[test]
 fn a_saved_filter_of_the_kernels_is_as_it_was_written() {
     let Some(test) = KernelTest::new("ksession-save-filter") else { return };
@@ -385,8 +385,8 @@ fn a_saved_filter_of_the_kernels_is_as_it_was_written() {
     assert!(!test.lines("again").iter().any(|line| line.contains("calls:")));
 }
 
-/// RUN a session of some calls, with contexts, on one CPU; then the session that was saved of it.
-/// EXPECT only those calls, with their contexts; user events unfiltered; and the same of both.
+/// RUN a session of some calls, with contexts, on one CPU; then the session loaded from its file.
+/// EXPECT only those calls, with their contexts; user events unfiltered; and both equal.
 #[test]
 fn a_session_asks_the_kernels_events_and_chooses_among_them() {
     let Some(test) = KernelTest::new("ksession-keys") else { return };
@@ -413,7 +413,7 @@ fn a_session_asks_the_kernels_events_and_chooses_among_them() {
         let of_kernel: Vec<_> = lines.iter().filter(|line| line.contains("_entry_")).collect();
         assert!(of_kernel.iter().all(|line| line.contains(", prio = ")), "{of_kernel:?}");
         assert!(of_kernel.iter().all(|line| line.contains("cpu_id = 0 }")), "{of_kernel:?}");
-        // Which have vpid alone.
+        // These events only have the context vpid.
         let of_program: Vec<_> = lines.iter().filter(|line| line.contains("calls:")).collect();
         assert_eq!(of_program.len(), 200);
         assert!(of_program.iter().all(|line| line.contains("vpid = ") && !line.contains("prio")));
@@ -435,7 +435,7 @@ fn a_session_asks_the_kernels_events_and_chooses_among_them() {
     fs::write(test.fixture.path("c.toml"), format!("{kernel}{channel}")).expect("a file");
     test.ok("session create third --load c.toml -o third");
     check("third", "third");
-    // The same holds where a command is recorded, with kernel events of the file, or others.
+    // The same applies to a recorded command, with kernel events of the file, or with others.
     fs::write(test.fixture.path("d.toml"), channel).expect("a file");
     for (trace, options) in [
         ("fourth", "--config c.toml"),
@@ -455,12 +455,12 @@ fn a_session_asks_the_kernels_events_and_chooses_among_them() {
 }
 
 /// RUN sessions with a filter on all events, on fields of user events, and on fields of kernel
-/// events. EXPECT each event to be filtered by the fields that it has, also when the kernel events
-/// have changed; and a refusal of fields that none has.
+/// events. EXPECT each event to be filtered by the fields that it has, also after kernel events
+/// have changed; and a refusal of fields that no event has.
 #[test]
 fn a_filter_without_a_pattern_asks_each_what_it_has() {
     let Some(test) = KernelTest::new("ksession-both") else { return };
-    // The recorder then has the program's events.
+    // With this session, the recorder knows the program's events.
     test.ok("session create first --event calls -o first");
     test.calls(0..1);
     test.ok("session destroy first");
@@ -472,7 +472,7 @@ fn a_filter_without_a_pattern_asks_each_what_it_has() {
         let output = create.args(["--filter", filter]).output().expect("trackway runs");
         assert!(output.status.success(), "{filter}: {}", lossy_text(&output.stderr));
         test.calls(0..10);
-        // Other events have the same filter.
+        // The filter also applies to other events.
         test.ok("event on k --kernel syscalls:getsid");
         test.calls(100..101);
         test.ok("session destroy k");
@@ -493,8 +493,8 @@ fn a_filter_without_a_pattern_asks_each_what_it_has() {
     }
 }
 
-/// RUN an event switched on that a session's filter names, of which none was on before. EXPECT the
-/// filter to apply from its first record on, and a message at the beginning that nothing matched.
+/// RUN an event enabled later that a session's filter names; none was enabled before. EXPECT the
+/// filter to apply from its first record on, and a message at first that nothing matches.
 #[test]
 fn events_that_are_switched_on_later_are_asked_too() {
     let Some(test) = KernelTest::new("ksession-later") else { return };
@@ -513,7 +513,7 @@ fn events_that_are_switched_on_later_are_asked_too() {
     test.calls(0..100);
     test.ok("event on k --kernel syscalls:getpgid");
     test.calls(0..10);
-    // Another filter: of recorded events, of events switched on with it, and none.
+    // Other filters: for recorded events, for events enabled with the filter, and no filter.
     let on = |patterns: &str, filter: &str| {
         let mut on = test.command("event on k --kernel");
         on.args(patterns.split(' ')).args(["--filter", filter]).output().expect("it runs")
@@ -538,14 +538,14 @@ fn events_that_are_switched_on_later_are_asked_too() {
     test.check("trace", [7, 7, 7, 5, 0, 1, 2]);
 }
 
-/// RUN a filter that only entries can evaluate, so that no exit has a program, and remove it.
+/// RUN a filter that only entries can evaluate, so that exits have no BPF program, and remove it.
 /// EXPECT exits from then on.
 #[test]
 fn exits_are_recorded_once_no_filter_keeps_all_of_them_out() {
     let Some(test) = KernelTest::new("ksession-exits") else { return };
     let events = "syscalls:sys_*_getpgid";
     let filter = format!("{events}: pid >= 0");
-    // Exits of calls by the numbers of 32 bits would have one.
+    // Exits of 32-bit calls would have a BPF program.
     let calls = "--kernel syscalls:getpgid,!compat_*";
     let mut create = test.command(&format!("session create k {calls} -o trace"));
     assert!(create.args(["--filter", &filter]).output().expect("it runs").status.success());
@@ -561,14 +561,14 @@ fn exits_are_recorded_once_no_filter_keeps_all_of_them_out() {
     assert!((100..200).contains(&exits), "{exits}");
 }
 
-/// RUN another filter for an event over and over, while it happens all the time, each time with a
-/// name of its own; all filters pass it. EXPECT each name once: by one program or the other.
+/// RUN changes of a filter for a frequent event, whose every occurrence has another name; all
+/// filters pass it. EXPECT each name once: from the old BPF program or the new one.
 #[test]
 fn nothing_is_recorded_twice_or_missed_while_filters_change() {
     const FILTER_CHANGES: usize = 30;
     let Some(test) = KernelTest::new("ksession-versions") else { return };
     let rename = "--kernel task:task_rename";
-    // Buffers for a million events a second, for the time that a change takes.
+    // Buffers for a million events per second, for the duration of a change.
     test.ok(&format!("session create k --kernel-only {rename} --buffer-size 32M -o trace"));
     let is_over = Arc::new(AtomicBool::new(false));
     let is_changing = Arc::new(AtomicBool::new(false));
@@ -604,7 +604,7 @@ fn nothing_is_recorded_twice_or_missed_while_filters_change() {
     let mut seen: BTreeMap<u64, u32> = BTreeMap::new();
     for line in test.lines("trace") {
         let Some((_, name)) = line.split_once("newcomm = \"w") else { continue };
-        // Others may have names that begin so.
+        // Other threads may have names with this beginning.
         let Some(Ok(number)) = name.get(..14).map(str::parse) else { continue };
         *seen.entry(number).or_default() += 1;
     }
@@ -612,7 +612,7 @@ fn nothing_is_recorded_twice_or_missed_while_filters_change() {
     assert!(others.is_empty(), "of {renamed}: {:?}", others.iter().take(20).collect::<Vec<_>>());
 }
 
-/// RUN a session of an empty control group. EXPECT none of the calls.
+/// RUN a session of an empty control group. EXPECT no calls.
 #[test]
 fn a_session_of_a_cgroup_has_nothing_of_others() {
     let Some(test) = KernelTest::new("ksession-cgroup") else { return };
@@ -643,7 +643,7 @@ fn a_session_of_a_cgroup_has_nothing_of_others() {
     test.check("trace", 0..20);
 }
 
-/// RUN impossible choices. EXPECT a refusal with the reason, as by record, and no session.
+/// RUN impossible selections. EXPECT a refusal with record's reason, and no session.
 #[test]
 fn impossible_choices_of_a_session_are_refused() {
     let Some(test) = KernelTest::new("ksession-refused") else { return };
@@ -669,13 +669,13 @@ fn impossible_choices_of_a_session_are_refused() {
     assert!(talk.contains("no context 'colour'") && talk.contains("cgroup_id"), "{talk}");
 }
 
-/// RUN floods of events for which buffers have no room, also of events that interrupt themselves.
-/// EXPECT the same number of losses from the recorder, print and babeltrace2.
+/// RUN floods of events that exceed the buffers, including events that interrupt themselves. EXPECT
+/// the same number of losses from the recorder, print and babeltrace2.
 #[test]
 fn every_loss_of_the_kernels_events_is_in_some_packet() {
     let Some(test) = KernelTest::new("ksession-lost") else { return };
     let mut passed_over = 0;
-    // What the kernel passes over happens when it happens.
+    // Losses by the kernel are not deterministic, so the test repeats.
     for round in 0..10 {
         let trace = format!("trace-{round}");
         test.ok(&format!(
@@ -689,7 +689,7 @@ fn every_loss_of_the_kernels_events_is_in_some_packet() {
         passed_over += kernel["passed-over"].as_u64().expect("a number");
         let by_event = kernel["lost-by-event"].as_array().expect("a list").clone();
         let talk = test.ok("session destroy k").1;
-        // The counts of the events with the most losses, largest first, the same as at the end.
+        // The counts of the events with the most losses, largest first, as at the end.
         let counts: Vec<u64> =
             by_event.iter().map(|of| of[1].as_u64().expect("a number")).collect();
         assert!(counts.is_sorted_by(|more, less| more >= less) && counts.len() <= 5, "{kernel}");
@@ -701,7 +701,7 @@ fn every_loss_of_the_kernels_events_is_in_some_packet() {
             talk.contains(&format!(" × {}\n", of[0].as_str().expect("a name")))
         };
         assert!(by_event.iter().all(is_said), "{kernel}\n{talk}");
-        // The program's own losses are in the other part of the trace.
+        // The user events' losses are in the other part of the trace.
         let trace = format!("{trace}/kernel");
         let stats = test.ok(&format!("print --stats {trace}")).0;
         let told = stats.lines().find_map(|line| line.strip_prefix("lost: ")?.split(' ').next());

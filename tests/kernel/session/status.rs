@@ -7,7 +7,7 @@ use trackway_tests::steps::{is_running, send_signal, wait_for};
 
 use super::kernel_test::KernelTest;
 
-/// Returns the line of `list` about a session.
+/// Returns the line about a session in the output of `session list`.
 fn session_list_line(test: &KernelTest, session: &str) -> String {
     let (list, _) = test.ok("session list");
     let line = list.lines().find(|line| line.starts_with(session));
@@ -22,7 +22,7 @@ fn kill_recorder(test: &KernelTest, session: &str) {
     wait_for("the recorder to be gone", || !is_running(pid));
 }
 
-/// Returns the number in front of a word of a text.
+/// Returns the number before a word of a text.
 fn number_before(text: &str, word: &str) -> u64 {
     let before = text.split_once(word).unwrap_or_else(|| panic!("no {word}: {text}")).0;
     let number = before.split_whitespace().last().expect("a number").replace(',', "");
@@ -30,7 +30,7 @@ fn number_before(text: &str, word: &str) -> u64 {
 }
 
 /// RUN sessions of kernel events only, and of user events, too. EXPECT the first line to count all
-/// that is recorded, and to name the scope.
+/// recorded events, and to name the scope.
 #[test]
 fn the_summary_counts_kernel_events_too() {
     let Some(test) = KernelTest::new("ksession-said") else { return };
@@ -52,7 +52,7 @@ fn the_summary_counts_kernel_events_too() {
     test.calls(0..1000);
     let (status, _) = test.ok("session status both");
     let events = status.lines().nth(1).expect("a line");
-    // Two of the program's with each call.
+    // The program emits two events with each call.
     assert!(number_before(events, " recorded") >= 4000, "{status}");
     assert!(events.ends_with(", of 1 process and the kernel"), "{status}");
     assert!(
@@ -62,8 +62,8 @@ fn the_summary_counts_kernel_events_too() {
     );
 }
 
-/// RUN a change of contexts, of a session with channels and of one without. EXPECT a message that
-/// it is impossible, and what can be done instead.
+/// RUN a change of contexts in a session with channels and in one without. EXPECT a message that
+/// the change is impossible, and an alternative.
 #[test]
 fn the_kernels_contexts_stay_and_that_is_said() {
     let Some(test) = KernelTest::new("ksession-contexts") else { return };
@@ -85,7 +85,7 @@ fn the_kernels_contexts_stay_and_that_is_said() {
 }
 
 /// RUN a command that prints the status of its own recording. EXPECT the status to name the scope
-/// of the events.
+/// of the kernel events.
 #[test]
 fn the_session_of_a_recording_says_that_it_is_of_a_command() {
     let Some(test) = KernelTest::new("ksession-command") else { return };
@@ -97,8 +97,9 @@ fn the_session_of_a_recording_says_that_it_is_of_a_command() {
     assert!(status.contains("\n  only      the command, and what it starts\n"), "{status}");
 }
 
-/// KILL a session with kernel events only. EXPECT it to be dead; that no message claims that
-/// nothing is lost; and that the next command completes the trace and reports the losses.
+/// KILL the recorder of a session with kernel events only. EXPECT the session to be dead; no
+/// message that nothing is lost; and the next command to complete the trace and to report the
+/// losses.
 #[test]
 fn a_killed_session_of_the_kernels_events_is_not_said_to_have_lost_nothing() {
     let Some(test) = KernelTest::new("ksession-dead") else { return };
@@ -129,7 +130,7 @@ fn a_killed_session_of_the_kernels_events_is_not_said_to_have_lost_nothing() {
     let (list, talk) = test.ok("session list");
     assert!(list.is_empty() && talk.contains("there is no session"), "{list}{talk}");
 
-    // By a session of its name, and by another one.
+    // The trace is completed by a session of the same name, and by another one.
     begin("first");
     kill_recorder(&test, "k");
     begin("second");
@@ -139,8 +140,8 @@ fn a_killed_session_of_the_kernels_events_is_not_said_to_have_lost_nothing() {
     assert!(is_complete("second"));
 }
 
-/// RUN a recording of kernel events only, twice. EXPECT the second to move the first aside, as any
-/// recording does.
+/// RUN a recording of kernel events only, twice. EXPECT the second to set the first trace aside,
+/// like any recording.
 #[test]
 fn a_trace_of_the_kernels_events_alone_makes_room_for_the_next() {
     let Some(test) = KernelTest::new("ksession-again") else { return };
@@ -150,8 +151,8 @@ fn a_trace_of_the_kernels_events_alone_makes_room_for_the_next() {
     assert!(test.fixture.path("trace.old/kernel/metadata").is_file());
 }
 
-/// RUN a session where a CPU seems to appear: the list of CPUs is another file, in a mount
-/// namespace of the recorder. EXPECT a message at once.
+/// RUN a session in which a CPU seems to appear: in the recorder's mount namespace, another file
+/// replaces the list of CPUs. EXPECT a message at once.
 #[test]
 fn a_cpu_that_comes_is_said_at_once() {
     const SCRIPT: &str = "
@@ -173,15 +174,15 @@ fn a_cpu_that_comes_is_said_at_once() {
     assert!(output.status.success(), "{output:?}");
     let said = || test.ok("session status k").0;
     assert!(!said().contains("  said "), "{}", said());
-    // Far beyond those that could be there.
+    // The CPU number is far beyond the possible CPUs.
     fs::write(&list, format!("{},4093\n", real.trim_end())).expect("a file");
     wait_for("the recorder to say it", || said().contains("  said      CPU 4093 came while "));
     let (_, talk) = test.ok("session destroy k");
     assert!(talk.contains("1 CPU came while the kernel's events were recorded"), "{talk}");
 }
 
-/// RUN a session where a CPU seems to be offline at first, by the list of CPUs, and calls on it.
-/// EXPECT the calls recorded: the CPU existed, and so has buffers.
+/// RUN a session in which a CPU seems to be offline at first, by the list of CPUs, and calls on
+/// that CPU. EXPECT the calls recorded: the CPU is possible, and so has buffers.
 #[test]
 fn a_cpu_that_was_offline_is_recorded_once_it_comes() {
     const SCRIPT: &str = "

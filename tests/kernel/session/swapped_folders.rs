@@ -1,5 +1,5 @@
-//! Folders that lie in another user's folder. That user may rename the folders above a trace, and
-//! put a link there while root writes, but must not lead root to another place.
+//! Traces in another user's folder. That user may rename the folders above a trace, and replace
+//! them by links while root writes, but must not make root write to another place.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -13,23 +13,23 @@ use super::kernel_test::KernelTest;
 use super::tracefs;
 
 const OTHER_USER: u32 = 65_534;
-/// Numbers of folders after which the recorder is suspended, of those that a snapshot opens or
-/// makes. The last folder is never reached.
+/// Numbers of the folders after which the recorder is suspended, among the folders that a snapshot
+/// opens or makes. The last number is never reached.
 const STOP_FOLDERS: std::ops::RangeInclusive<usize> = 1..=6;
 
-/// A folder of somebody's in which root's traces lie, and one of root's.
+/// Another user's folder with root's traces, and a victim folder of root.
 struct SwappedFolder {
     test: KernelTest,
     user_folder: PathBuf,
     victim: PathBuf,
 }
 
-/// A process that is ended with this.
+/// A process that is terminated when this value is dropped.
 struct ChildGuard(Child);
 
 impl Drop for ChildGuard {
     fn drop(&mut self) {
-        // strace then releases the process that it has stopped.
+        // On SIGTERM, strace releases the process that it has stopped.
         if let Ok(pid) = i32::try_from(self.0.id()) {
             send_signal(pid, libc::SIGTERM);
         }
@@ -72,7 +72,7 @@ impl SwappedFolder {
         assert_eq!(all, [kernel.clone(), kernel.join("precious")], "{when}");
     }
 
-    /// Does as that user might: moves `name` to `moved`, and puts a link in its place.
+    /// Acts as the other user: moves `name` to `moved`, and puts a link in its place.
     fn swap(&self, name: &str) {
         let script = "[ ! -e \"$1\" ] || mv -T \"$1\" moved; ln -s \"$2\" \"$1\"";
         let mut shell = self.test.fixture.command("sh");
@@ -82,16 +82,16 @@ impl SwappedFolder {
         assert!(done.status.success(), "{}", lossy_text(&done.stderr));
     }
 
-    /// Takes it back.
+    /// Reverts [`Self::swap`].
     fn swap_back(&self, name: &str) {
         fs::remove_file(self.user_folder.join(name)).expect("a link");
-        // If it was there already.
+        // The rename fails if `name` did not exist before.
         let _ = fs::rename(self.user_folder.join("moved"), self.user_folder.join(name));
     }
 
-    /// Runs a snapshot by the recorder of session `k`, which is suspended after the folder of that
-    /// number while `name` is swapped; the disk is full if it `fails`. Returns whether it was
-    /// swapped, and whether there is a snapshot.
+    /// Runs a snapshot by the recorder of session `k`. The recorder is suspended after opening
+    /// folder number `stop` while `name` is swapped; the disk is full if `fails`. Returns whether
+    /// `name` was swapped, and whether a snapshot exists.
     fn snapshot(&self, line: &str, name: &str, stop: usize, fails: bool) -> (bool, bool) {
         let pid = self.test.status("k")["pid"].as_u64().expect("a process id");
         let pid = i32::try_from(pid).expect("a process id");
@@ -132,8 +132,8 @@ impl SwappedFolder {
         (is_swapped, status.is_some_and(|status| status.success()))
     }
 
-    /// Runs `trackway LINE`, which is suspended after this call of that number while `name` is
-    /// swapped. Returns true if it was swapped.
+    /// Runs `trackway LINE`, which is suspended after system call number `stop` of this kind while
+    /// `name` is swapped. Returns true if `name` was swapped.
     fn run(&self, line: &str, name: &str, (call, stop): (&str, usize)) -> bool {
         let log = self.test.fixture.path("log");
         let _ = fs::remove_file(&log);
@@ -162,8 +162,8 @@ impl SwappedFolder {
     }
 }
 
-/// RUN snapshots into another user's folder, where that user puts a link to a folder of root's
-/// meanwhile; also where there is no room. EXPECT them in the folder that was opened first or
+/// RUN snapshots into another user's folder, where that user meanwhile puts a link to a folder of
+/// root; also with a full disk. EXPECT the snapshots in the folder that was opened first or
 /// nowhere, and nothing else changed.
 #[test]
 fn a_snapshot_goes_where_it_was_begun_and_takes_nothing_else_with_it() {
@@ -200,8 +200,9 @@ fn a_snapshot_goes_where_it_was_begun_and_takes_nothing_else_with_it() {
     }
 }
 
-/// RUN snapshots without a name of a session whose folder lies in another user's, where that user
-/// puts a link meanwhile. EXPECT the same.
+/// RUN snapshots without a name of a session whose folder is in another user's folder, where that
+/// user meanwhile puts a link. EXPECT the snapshots in the session's folder or nowhere, and nothing
+/// else changed.
 #[test]
 fn a_sessions_snapshots_go_where_its_folder_is_now() {
     let Some(swapped) = KernelTest::new("ksession-swapped-own").and_then(SwappedFolder::of) else {
@@ -219,7 +220,7 @@ fn a_sessions_snapshots_go_where_its_folder_is_now() {
         }
     }
     test.check("theirs/flight/snapshot-1", 0..100);
-    // The link's folder also has the file that the recorder removes at its end.
+    // The link's target also contains a file of the name that the recorder removes at its end.
     fs::write(swapped.victim.join("metadata"), "root's").expect("a file");
     swapped.swap("flight");
     test.ok("session destroy k");
@@ -227,8 +228,8 @@ fn a_sessions_snapshots_go_where_its_folder_is_now() {
     swapped.check_victim("destroyed");
 }
 
-/// RUN recover and merge where another user puts a link meanwhile. EXPECT the trace that was there
-/// to be completed, or nothing; and nothing to be written where the link leads.
+/// RUN recover and merge while another user puts a link in place of the trace. EXPECT the original
+/// trace to be completed, or nothing; and no change in the link's target.
 #[test]
 fn recover_and_merge_touch_no_foreign_folder() {
     let Some(test) = KernelTest::new("ksession-swapped-left") else { return };
@@ -283,7 +284,7 @@ fn read_folder_tree(folder: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
     all.map(|path| (path.clone(), fs::read(path).ok())).collect()
 }
 
-/// RUN the start of a recording that has too few open files. EXPECT no remains of it.
+/// RUN the start of a recording that has too few open files. EXPECT no leftovers.
 #[test]
 fn a_recording_without_open_files_leaves_nothing() {
     let Some(test) = KernelTest::new("ksession-descriptors") else { return };

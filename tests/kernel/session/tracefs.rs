@@ -1,4 +1,4 @@
-//! Sessions of kernel events where BPF is refused, so that tracefs records them.
+//! Sessions of kernel events in which BPF is refused, so that tracefs records the events.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -12,7 +12,7 @@ use trackway_tests::{build_dir, has, lossy_text, report_skipped};
 
 use super::kernel_test::{KernelTest, stream_file_sizes};
 
-/// Makes a fixture, if sessions are possible there without BPF.
+/// Makes a fixture, if kernel sessions are possible without BPF.
 pub(crate) fn tracefs_test(name: &str) -> Option<KernelTest> {
     let test = KernelTest::new(name)?;
     if !Path::new("/sys/kernel/tracing/instances").is_dir() {
@@ -49,7 +49,7 @@ impl CallingProcess {
         self.shell.id()
     }
 
-    /// Makes calls with these numbers, and waits until they are made.
+    /// Makes calls with these numbers; returns after the calls.
     pub(crate) fn calls(&mut self, numbers: Range<u64>) {
         let count = numbers.end - numbers.start;
         writeln!(self.input, "{count} {}", numbers.start).expect("it reads");
@@ -64,7 +64,7 @@ impl Drop for CallingProcess {
     }
 }
 
-/// A process that ends with this.
+/// A process that is ended when this value is dropped.
 struct ChildGuard(Child);
 
 impl Drop for ChildGuard {
@@ -74,8 +74,8 @@ impl Drop for ChildGuard {
     }
 }
 
-/// Returns the words of a shell, after `capsh`, for `trackway session create k LINE` without the
-/// right to use BPF.
+/// Returns the arguments of `capsh` that run `trackway session create k LINE` in a shell without
+/// the right to use BPF.
 fn create_arguments(line: &str) -> [String; 4] {
     let trackway = build_dir().join("trackway");
     let command = format!("{} session create k {line}", trackway.display());
@@ -83,7 +83,7 @@ fn create_arguments(line: &str) -> [String; 4] {
     [drop.into(), "--".into(), "-c".into(), command]
 }
 
-/// Makes that session.
+/// Creates a session by the command of [`creating`].
 pub(crate) fn create_without_bpf(test: &KernelTest, line: &str) {
     let output = test.fixture.command("capsh").args(create_arguments(line)).output();
     let output = output.expect("capsh runs");
@@ -92,9 +92,9 @@ pub(crate) fn create_without_bpf(test: &KernelTest, line: &str) {
     assert!(said.contains("recorded by tracefs, since BPF is refused"), "{said}");
 }
 
-/// RUN a session that does not start at once, of one process; start, stop, clear, status, and calls
-/// of that process and of others between them. EXPECT the right calls as soon as the answer
-/// arrives; the counts; and events switched off and on from then on.
+/// RUN a session of one process that does not start at once; start, stop, clear, status, and calls
+/// of that process and of others in between. EXPECT the right calls as soon as the answer arrives;
+/// the counts; and events enabled and disabled from then on.
 #[test]
 fn a_session_by_tracefs_stops_starts_clears_changes_and_says_how_it_goes() {
     let Some(test) = tracefs_test("ksession-tracefs") else { return };
@@ -112,7 +112,7 @@ fn a_session_by_tracefs_stops_starts_clears_changes_and_says_how_it_goes() {
     caller.calls(100..200);
     test.calls(5000..5100);
     test.ok("session stop k");
-    // When the answer comes.
+    // The trace is complete when the answer arrives.
     test.check("trace", 100..200);
     caller.calls(1000..1100);
     let kernel = test.status("k")["kernel"].clone();
@@ -136,8 +136,8 @@ fn a_session_by_tracefs_stops_starts_clears_changes_and_says_how_it_goes() {
     let lines = test.lines("trace");
     let numbers = test.numbers(&lines);
     assert!(numbers.ends_with(&[20_218, 20_219]) && numbers.len() < 20_000, "{}", numbers.len());
-    // The event that was switched off is absent; the one that was switched on is present, and lists
-    // its missing fields.
+    // The disabled event is absent; the event that was enabled is present, and lists its missing
+    // fields.
     let at = |number: u64| lines.iter().position(|line| test.number(line) == Some(number));
     let between = |from, to| &lines[at(from).expect("a call")..at(to).expect("a call")];
     assert!(!between(20_200, 20_209).iter().any(|line| line.contains("exit_getpgid")));
@@ -148,9 +148,9 @@ fn a_session_by_tracefs_stops_starts_clears_changes_and_says_how_it_goes() {
     assert!(metadata.contains("trackway_empty_fields = \"syscall_entry_openat:filename"));
 }
 
-/// RUN a flight recorder, with snapshots and calls between them. EXPECT in each snapshot all that
-/// was in the buffers, each event once in both together, the newest after the buffer wrapped, and
-/// nothing from before a clear. (The session records one process: otherwise the calls of other
+/// RUN a flight recorder, with snapshots and calls between them. EXPECT in each snapshot all events
+/// of the buffers, each event once in both together, the newest events after the buffer wrapped,
+/// and no event from before a clear. (The session records one process: otherwise the calls of other
 /// programs would overwrite its calls.)
 #[test]
 fn snapshots_by_tracefs_have_what_is_in_the_buffers() {
@@ -182,9 +182,9 @@ fn snapshots_by_tracefs_have_what_is_in_the_buffers() {
     assert!(!test.fixture.path("flight/kernel").exists());
 }
 
-/// RUN filters changed while it records: of enabled events, of events enabled with it, to none, and
-/// to invalid ones. EXPECT the filter at the time of each call to decide, also in a flight
-/// recorder, which is read later.
+/// RUN changes of filters during the recording: for enabled events, for events that are enabled
+/// with the filter, to no filter, and to invalid ones. EXPECT the filter at the time of each call
+/// to decide, also in a flight recorder, which is read later.
 #[test]
 fn filters_by_tracefs_change_while_it_records() {
     let Some(test) = tracefs_test("ksession-tracefs-anew") else { return };
@@ -208,14 +208,14 @@ fn filters_by_tracefs_change_while_it_records() {
         let talk = lossy_text(&refused.stderr);
         assert!(!refused.status.success() && talk.contains("no_field"), "{talk}");
         test.calls(0..10);
-        // Another filter, with an event that was never on; the entry, which has no such field,
-        // goes.
+        // Another filter, with an event that was never enabled; the entry, which lacks the field,
+        // is dropped.
         let done = on("syscalls:getpgid", "ret == -3 && count() % 2 == 1");
         let talk = lossy_text(&done.stderr);
         assert!(done.status.success(), "{talk}");
         assert_eq!(test.status("k")["kernel"]["events"], 2, "exec, and the call's exit");
         test.calls(0..30);
-        // The event comes back with state in its filter.
+        // The event is enabled again, with state in its filter.
         assert!(on("syscalls:getpgid", "").status.success());
         assert_eq!(test.status("k")["kernel"]["events"], 3);
         let some = format!("pid >= {first} && pid < {} && count() < 3", first + 1000);
@@ -244,8 +244,8 @@ fn filters_by_tracefs_change_while_it_records() {
     }
 }
 
-/// RUN a session by tracefs and follow it. EXPECT its events while it goes on, and the follower's
-/// end with the session's.
+/// RUN a session by tracefs and follow it. EXPECT its events while it continues, and the follower
+/// to end with the session.
 #[test]
 fn a_follower_of_a_session_by_tracefs_shows_its_events() {
     let Some(test) = tracefs_test("ksession-tracefs-follow") else { return };
@@ -267,15 +267,15 @@ fn a_follower_of_a_session_by_tracefs_shows_its_events() {
     assert!(follow.wait().expect("it ends with the session").success());
 }
 
-/// Returns the number before these words.
+/// Returns the number before `words` in a text.
 fn number_before(text: &str, words: &str) -> u64 {
     let number = text.split_once(words).and_then(|(before, _)| before.rsplit([' ', '\n']).next());
     let number = number.and_then(|number| number.replace(',', "").parse().ok());
     number.unwrap_or_else(|| panic!("no number before {words}: {text}"))
 }
 
-/// RUN a session whose disk is full, has room again, and is full in the end. EXPECT messages about
-/// both; the events from when there is room; losses in some packet; and an otherwise complete
+/// RUN a session whose disk is full, has space again, and is full at the end. EXPECT messages about
+/// both; the events from the time with space; losses in some packet; and an otherwise complete
 /// trace.
 #[test]
 fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
@@ -309,7 +309,7 @@ fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
     let mut next = 0;
     let mut fill = |times: usize| {
         wait_for("a full disk", || {
-            // Few, so that most are drained before the buffers are full.
+            // The calls are few, so that most are drained before the buffers are full.
             test.calls(next..next + 1000);
             next += 1000;
             said("cannot write kernel events: No space left on device") == times
@@ -348,7 +348,7 @@ fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
     assert_eq!(told, Some(lost.to_string()), "{summary}\n{stats}");
 }
 
-/// Returns the folder of the session's instance.
+/// Returns the folder of the session's tracefs instance.
 fn find_instance(test: &KernelTest) -> PathBuf {
     let recorder = test.status("k")["pid"].as_u64().expect("a process id");
     let instances = fs::read_dir("/sys/kernel/tracing/instances").expect("instances").flatten();
@@ -357,8 +357,9 @@ fn find_instance(test: &KernelTest) -> PathBuf {
     instances.map(|entry| entry.path()).find(is_ours).expect("its instance")
 }
 
-/// RUN a session of a control group whose member starts a child straight into another group. EXPECT
-/// that the child is left out, though no scan has found it as a member; and that the member is not.
+/// RUN a session of a control group whose member starts a child directly in another group. EXPECT
+/// the child to be left out, though no scan has found it as a member, and the member to be
+/// recorded.
 #[test]
 fn programs_started_into_another_cgroup_are_left_out() {
     let Some(test) = tracefs_test("ksession-tracefs-stranger") else { return };
@@ -398,9 +399,9 @@ fn programs_started_into_another_cgroup_are_left_out() {
     test.ok("session destroy k");
 }
 
-/// RUN a session of a control group, with a process that was in it before, and one that comes, goes
-/// and comes back, below. EXPECT calls of members, once a scan has found them, and nothing of
-/// others; and a message with the number of new members.
+/// RUN a session of a control group, with a process that was in it before, and a process that
+/// enters a group below, leaves and returns. EXPECT calls of members, once a scan has found them,
+/// and no others; and a message with the number of new members.
 #[test]
 fn a_session_by_tracefs_follows_who_comes_into_a_cgroup_and_goes() {
     let Some(test) = tracefs_test("ksession-tracefs-cgroup") else { return };
@@ -413,7 +414,7 @@ fn a_session_by_tracefs_follows_who_comes_into_a_cgroup_and_goes() {
         &format!("--kernel syscalls:getpgid --cgroup {} -o trace", group.path()),
     );
     let instance = find_instance(&test);
-    // What the kernel's own lists say.
+    // Reads the process lists of the kernel.
     let says = |list: &str| {
         let list = fs::read_to_string(instance.join(list)).expect("a list");
         list.lines().any(|line| line.trim() == pid.to_string())

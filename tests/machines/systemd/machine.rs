@@ -3,7 +3,7 @@
 //!
 //! Main invariant: the machine exists as long as the pipe that this process holds, so that nothing
 //! of it remains when the test ends, fails, or is killed. The machine is never shut down but always
-//! cut off: a test that checks a clean end must request it.
+//! cut off: a test of a clean end must request it.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -15,16 +15,16 @@ use std::sync::{Arc, Mutex, Weak};
 use trackway_tests::steps::wait_for;
 use trackway_tests::{Fixture, build_dir, has, is_root, report_skipped, source_dir};
 
-/// Programs that it is made of, or with.
+/// Programs that a machine consists of, or that make it.
 const NEEDED_PROGRAMS: [&str; 7] =
     ["bash", "cc", "dbus-daemon", "make", "nsenter", "setpriv", "unshare"];
 /// Files of systemd and PAM that a machine needs.
 const SYSTEMD_FILES: [&str; 2] = ["/usr/lib/systemd/systemd", "/usr/share/pam-configs/systemd"];
-/// Longest that a command in it takes, in seconds.
+/// Longest time of a command in the machine, in seconds.
 const COMMAND_SECONDS_MAX: &str = "60";
 
 /// The recorded program: `myapp count N` emits N events with the numbers from 0, `myapp serve`
-/// emits until it is ended.
+/// emits events until it is ended.
 const MYAPP_SOURCE: &str = r#"
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,7 @@ int main(int count, char **arguments)
 }
 "#;
 
-/// Returns the reason for which there can be no machine here, if there is one.
+/// Returns the reason if a machine is impossible here.
 fn missing_prerequisite() -> Option<String> {
     if !is_root() {
         return Some("not root: systemd needs namespaces".into());
@@ -68,7 +68,7 @@ fn missing_prerequisite() -> Option<String> {
     }
 }
 
-/// Packages and files that all machines share.
+/// The installed files that all machines share.
 struct SharedFiles {
     fixture: Fixture,
 }
@@ -82,7 +82,7 @@ impl SharedFiles {
         }
         let fixture = Fixture::new("systemd-installed");
         let mut make = Command::new("make");
-        // What was built is installed as it is.
+        // The files that were already built are installed without another build.
         make.args(["--no-print-directory", "-o", "build", "install"]).current_dir(source_dir());
         make.arg(format!("DESTDIR={}", fixture.path("").display()));
         make.arg(format!("BUILD={}", build_dir().display()));
@@ -97,10 +97,10 @@ impl SharedFiles {
     }
 }
 
-/// A machine.
+/// A machine with systemd.
 pub(crate) struct Machine {
     keeper: Child,
-    /// Its systemd, as it is called outside.
+    /// Process id of the machine's systemd, outside the machine.
     pid: u32,
     messages: PathBuf,
     _installed: Arc<SharedFiles>,
@@ -108,7 +108,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Starts a machine; returns `None`, after printing the reason, where that is impossible.
+    /// Starts a machine; returns `None`, after printing the reason, if that is impossible.
     pub(crate) fn start(name: &str) -> Option<Self> {
         if let Some(because) = missing_prerequisite() {
             report_skipped(&because);
@@ -125,8 +125,8 @@ impl Machine {
             .args(["--mount", "--cgroup", "bash"])
             .arg(source_dir().join("tests/machines/systemd/machine.sh"));
         keeper.arg(&root).arg(installed.fixture.path("usr/local")).arg(group);
-        // A process group of its own: a signal to our group does not reach it, and it ends by
-        // itself.
+        // The keeper has its own process group: a signal to this process's group does not reach it,
+        // and it ends by itself.
         keeper.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         keeper.stderr(fs::File::create(&messages).expect("a file"));
         let mut keeper = keeper.spawn().expect("unshare runs");
@@ -141,8 +141,8 @@ impl Machine {
         Some(machine)
     }
 
-    /// Returns a command line in the machine, as root. Its process belongs to none of the machine's
-    /// services.
+    /// Returns a command that runs a command line in the machine, as root. Its process belongs to
+    /// none of the machine's services.
     fn command(&self, script: &str) -> Command {
         let mut command = Command::new("timeout");
         command.args([
@@ -181,7 +181,7 @@ impl Machine {
         talk
     }
 
-    /// Returns all output so far, for the message of a failed test.
+    /// Returns all output of the machine so far, for the message of a failed test.
     fn log(&self) -> String {
         let journal = self.run("journalctl --no-pager -o short-monotonic");
         let messages = fs::read_to_string(&self.messages).unwrap_or_default();
@@ -193,14 +193,14 @@ impl Machine {
         wait_for(script, || self.run(script).status.success());
     }
 
-    /// Writes a session's file.
+    /// Writes the configuration file of a session.
     pub(crate) fn session(&self, name: &str, toml: &str) {
         self.ok(&format!(
             "mkdir -p /etc/trackway; cat >/etc/trackway/{name}.toml <<'E'\n{toml}E\n"
         ));
     }
 
-    /// Makes a service of these lines. What is recorded runs as one.
+    /// Makes a service with these lines. Recorded programs run as services.
     pub(crate) fn service(&self, name: &str, lines: &str) {
         self.ok(&format!(
             "cat >/etc/systemd/system/{name}.service <<'E'\n{lines}E\nsystemctl daemon-reload"
@@ -212,7 +212,7 @@ impl Machine {
         self.ok(&format!("systemctl show --value --property {name} {unit}")).trim().to_owned()
     }
 
-    /// Returns the numbers in a trace, in its order.
+    /// Returns the numbers of a trace's events, in order.
     pub(crate) fn numbers(&self, trace: &str) -> Vec<u32> {
         let text = self.ok(&format!("trackway print {trace}"));
         let number = |line: &str| {
@@ -222,14 +222,14 @@ impl Machine {
         text.lines().map(|line| number(line).unwrap_or_else(|| panic!("{line}"))).collect()
     }
 
-    /// Returns the number of events that a session has recorded; 0 where there is no such session.
+    /// Returns the number of events that a session has recorded; 0 if there is no such session.
     pub(crate) fn recorded(&self, session: &str) -> u64 {
         let output = self.run(&format!("trackway session status {session} --format json"));
         let status = serde_json::from_slice::<serde_json::Value>(&output.stdout);
         status.ok().and_then(|status| status["counts"]["recorded"].as_u64()).unwrap_or(0)
     }
 
-    /// Waits until a session has recorded `more`.
+    /// Waits until a session has recorded `more` further events.
     pub(crate) fn wait_more(&self, session: &str, more: u64) {
         let before = self.recorded(session);
         wait_for("events", || self.recorded(session) >= before + more);
@@ -240,7 +240,7 @@ impl Machine {
         self.ok("systemctl start dbus.service systemd-logind.service");
     }
 
-    /// Runs a command line as the user alice, from the login to the logout.
+    /// Runs a command line as the user alice, between login and logout.
     pub(crate) fn logs_in(&self, script: &str) -> String {
         self.ok(&format!(
             "systemd-run --quiet --wait --pipe --property PAMName=login --property User=alice \
@@ -258,13 +258,13 @@ impl Drop for Machine {
     fn drop(&mut self) {
         let is_failing = std::thread::panicking();
         if is_failing {
-            // Where the failure itself is shown.
+            // The log is printed where the failure itself is reported.
             eprintln!("{}", self.log());
         }
-        // The end of its standard input, as if this process had been killed.
+        // Closes the keeper's standard input, as if this process had been killed.
         drop(self.keeper.stdin.take());
-        // Its status reports whether everything is gone: a control group ends only after its
-        // processes.
+        // The keeper's status reports whether everything is gone: a control group ends only after
+        // its processes.
         let status = self.keeper.wait();
         assert!(is_failing || status.is_ok_and(|status| status.success()), "something is left");
     }

@@ -1,11 +1,11 @@
 //! The unit `trackway-session@.service`: a real systemd starts, uses, kills and stops it, for the
-//! system and for a user who logs in and out. Every test has a machine of its own.
+//! system and for a user who logs in and out. Every test has a separate machine.
 
 mod machine;
 
 use machine::Machine;
 
-/// The unit of session web, and where its traces are.
+/// The unit of session web, and the folder of its traces.
 const WEB_UNIT: &str = "trackway-session@web.service";
 const TRACES_FOLDER: &str = "/var/lib/trackway";
 /// Configuration of the session: the events that it records.
@@ -45,7 +45,7 @@ fn a_session_records_from_its_start_to_its_stop_and_comes_with_the_machine() {
     let journal = || machine.ok(&format!("journalctl --no-pager -o cat -u {WEB_UNIT}"));
     trackway_tests::steps::wait_for("the journal", || journal().contains(summary));
     assert_eq!(journal().matches(summary).count(), 1, "{}", journal());
-    // As at the next start of the machine.
+    // Isolating the target repeats the start of the machine.
     machine.ok("systemctl isolate bare.target; systemctl default");
     machine.wait(&format!("systemctl is-active {WEB_UNIT}"));
     machine.ok(&format!("myapp count 10; trackway session destroy web; test -d {TRACES_FOLDER}"));
@@ -57,7 +57,7 @@ fn a_session_records_from_its_start_to_its_stop_and_comes_with_the_machine() {
 }
 
 /// RUN a program without an end; kill -9 of the recorder. EXPECT another recorder, a complete first
-/// trace with everything up to its end, and a second trace from then on.
+/// trace up to the kill, and a second trace from then on.
 #[test]
 fn a_killed_recorder_comes_back_and_what_it_had_in_memory_is_written() {
     let Some(machine) = Machine::start("killed") else { return };
@@ -103,7 +103,7 @@ fn a_session_that_cannot_begin_fails_and_says_why() {
         assert_eq!(machine.property(&unit, "ActiveState"), "failed");
         assert_eq!(machine.property(&unit, "NRestarts"), "0");
         assert_eq!(machine.property(&unit, "ExecMainStatus"), "2");
-        // By its status: systemctl may not show lines that the recorder wrote so early.
+        // Checks the unit's status: systemctl may not show lines that the recorder wrote so early.
         let shown = machine.run(&format!("systemctl status --no-pager --lines=0 {unit}")).stdout;
         let shown = String::from_utf8_lossy(&shown).into_owned();
         assert!(
@@ -114,8 +114,8 @@ fn a_session_that_cannot_begin_fails_and_says_why() {
     }
 }
 
-/// RUN restricted services with a filter in machine code. EXPECT that they run, and every event,
-/// except those of the service that has a /dev/shm of its own.
+/// RUN restricted services with a filter in machine code. EXPECT them to run, and every event,
+/// except those of the service that has a private /dev/shm.
 #[test]
 fn services_that_are_locked_in_are_recorded() {
     const STRICT_SERVICE: &str = "NoNewPrivileges=yes\nMemoryDenyWriteExecute=yes\n\
@@ -173,9 +173,9 @@ fn a_user_s_session_ends_whole_with_the_logout_or_lingers() {
     assert_eq!(machine.numbers(&list_traces(&machine, folder)[1]).len(), 10);
 }
 
-/// RUN a session of root's over a user's service; the user logs in, and out, upon which systemd
-/// removes the user's window (RemoveIPC=); the service starts again. EXPECT all events of the first
-/// window, and those of the second from its detection on, in a part of its own.
+/// RUN root's session over a user's service; the user logs in, and out, upon which systemd removes
+/// the user's window (RemoveIPC=); the service starts again. EXPECT all events of the first window,
+/// and the events of the second from its detection on, in a separate part.
 #[test]
 fn a_window_that_a_logout_removes_ends_no_recording() {
     let Some(machine) = Machine::start("remove-ipc") else { return };
@@ -202,8 +202,8 @@ fn a_window_that_a_logout_removes_ends_no_recording() {
 }
 
 /// RUN trackway session create in a login, with and without KillUserProcesses=, by which systemd
-/// ends the user's processes at logout. EXPECT that it goes on, with its window; that its trace is
-/// complete.
+/// ends the user's processes at logout. EXPECT the session to continue with its window, and its
+/// trace to be complete.
 #[test]
 fn a_session_in_the_background_outlives_the_logout_or_ends_whole() {
     let Some(machine) = Machine::start("logout") else { return };
@@ -228,8 +228,7 @@ fn a_session_in_the_background_outlives_the_logout_or_ends_whole() {
 }
 
 /// RUN systemd-tmpfiles over a trace in /tmp, and over the folder of a user's sockets there, as if
-/// they were old, while they are in use and afterwards. EXPECT that it removes no files of
-/// sessions.
+/// they were old, while they are in use and afterwards. EXPECT it to remove no files of sessions.
 #[test]
 fn files_of_sessions_in_tmp_are_not_cleaned_away() {
     let Some(machine) = Machine::start("tmp") else { return };

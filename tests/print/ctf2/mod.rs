@@ -1,8 +1,8 @@
-//! CTF 2 as babeltrace2 2.1 prints it, the first that reads it.
+//! CTF 2, compared with babeltrace2 2.1, its first version that reads CTF 2.
 //!
-//! Three traces with babeltrace2's text are stored in `ctf2/` (see its README.md). Where
-//! babeltrace2 2.1 or later is installed (or named in `TRACKWAY_BABELTRACE2`), it prints these
-//! traces and random traces with all that CTF 2 has, for comparison.
+//! Three traces with babeltrace2's text are stored in `ctf2/` (see its README.md). If babeltrace2
+//! 2.1 or later is installed (or named in `TRACKWAY_BABELTRACE2`), it prints these traces and
+//! random traces with all features of CTF 2, for comparison.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ use crate::support::{
     run_print, script_path, stderr_text,
 };
 
-/// The traces that are kept.
+/// Names of the stored traces.
 const STORED_TRACES: [&str; 3] = ["kinds", "sink", "lttng"];
 /// Number of random traces, unless `TRACKWAY_READER_SEEDS` has another number.
 const TRACE_COUNT: u64 = 150;
@@ -94,12 +94,12 @@ fn pieces_of_one_trace_are_one_and_others_are_not() {
     let other = copy("other", &metadata.replace("\"the only one\"", "\"another one\""));
     for (second, lines) in [(&piece, 3), (&other, 6)] {
         let text = run_print(&fixture, &[&original, second]).stdout;
-        // Packets that two pieces both have are printed once.
+        // Packets that both pieces contain are printed once.
         assert_eq!(text.iter().filter(|&&byte| byte == b'\n').count(), lines, "{second:?}");
     }
 }
 
-/// Makes traces of so many seeds; returns `None`, after printing the reason, without Python.
+/// Makes traces for `count` seeds; returns `None`, after printing the reason, without Python.
 fn generate_traces(fixture: &Fixture, first: u64, count: u64) -> Option<Vec<PathBuf>> {
     if !has("python3") {
         report_skipped("python3 is not installed");
@@ -147,8 +147,7 @@ fn find_babeltrace2() -> Option<String> {
 }
 
 /// Compares both readers' outputs for the same arguments, without the notice that only `trackway
-/// print` gives: that events may have been lost before a stream's first packet. babeltrace2 2.0
-/// gives it too.
+/// print` and babeltrace2 2.0 give: that events may have been lost before a stream's first packet.
 fn compare_readers(
     fixture: &Fixture,
     program: &str,

@@ -1,5 +1,5 @@
-//! A case of `crates/filter/cases` as an event of LTTng-UST's: its fields as a provider declares
-//! them, and the C that emits it once for each answer.
+//! A case of `crates/filter/cases` as an event of LTTng-UST: its fields as a provider declares
+//! them, and the C code that emits the event once for each answer.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -7,25 +7,25 @@ use std::path::Path;
 /// Field with the number of the emission; no filter uses it.
 pub(crate) const TIME_FIELD: &str = "case_time";
 
-/// A case that has answers.
+/// A case with answers.
 #[derive(Debug)]
 pub(crate) struct FilterCase {
-    /// The file's name, without its ending.
+    /// Name of the case's file, without its ending.
     pub(crate) name: String,
     pub(crate) filter: String,
     pub(crate) answers: Vec<bool>,
     pub(crate) fields: Vec<CaseField>,
-    /// True if it has contexts whose values it prescribes.
+    /// True if the case has contexts with prescribed values.
     pub(crate) has_contexts: bool,
 }
 
-/// A field, from the file's line.
+/// A field, parsed from a line of the file.
 #[derive(Debug)]
 pub(crate) struct CaseField {
     pub(crate) name: String,
-    /// Words of its type.
+    /// Words of the field's type.
     pub(crate) of: Vec<String>,
-    /// A value for each time; the last one stays.
+    /// A value for each emission; the last value stays.
     values: Vec<String>,
 }
 
@@ -74,13 +74,13 @@ fn parse_field(line: &str) -> CaseField {
 }
 
 impl CaseField {
-    /// Returns its type's words.
+    /// Returns the words of the field's type.
     pub(crate) fn words(&self) -> Vec<&str> {
         self.of.iter().map(String::as_str).collect()
     }
 
     /// Returns the declaration of the field in a provider, and as the member of the C structure
-    /// from which it is taken.
+    /// from which the provider takes the value.
     fn declared(&self, case: &str) -> (String, String) {
         let name = &self.name;
         match self.words()[..] {
@@ -118,7 +118,7 @@ impl CaseField {
         }
     }
 
-    /// Returns the declaration of its labels, if it has any.
+    /// Returns the declaration of the field's labels, if it has any.
     fn labels(&self, case: &str) -> String {
         let ["enum", _, labels @ ..] = &self.words()[..] else { return String::new() };
         let values: String = labels
@@ -139,7 +139,7 @@ impl CaseField {
         )
     }
 
-    /// Returns the initializer of its member at a time.
+    /// Returns the initializer of the field's member for an emission.
     fn value(&self, time: usize) -> String {
         let text = self.values.get(time).or(self.values.last()).expect("a value");
         let name = &self.name;
@@ -189,7 +189,8 @@ fn c_number(of: &str, text: &str) -> String {
     }
 }
 
-/// Converts a string of a case to one of C, where a digit after `\x` would continue the escape.
+/// Converts a string of a case to a C string, in which a digit after `\x` would continue the
+/// escape.
 fn c_string(text: &str) -> String {
     let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).expect("a string");
     let mut quoted = String::from("\"");
@@ -207,13 +208,13 @@ fn c_string(text: &str) -> String {
             },
             byte => byte,
         };
-        // Into a string: it cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(quoted, "\\{byte:03o}");
     }
     quoted + "\""
 }
 
-/// Returns the provider of these cases' events: an event for each, named like the case.
+/// Returns the provider of these cases' events: one event for each case, with the name of the case.
 pub(crate) fn provider_source(cases: &[&FilterCase]) -> String {
     let mut text = String::from(
         "#undef LTTNG_UST_TRACEPOINT_PROVIDER\n#define LTTNG_UST_TRACEPOINT_PROVIDER cases\n\
@@ -243,7 +244,7 @@ pub(crate) fn provider_source(cases: &[&FilterCase]) -> String {
     text + "#endif\n#include <lttng/tracepoint-event.h>\n"
 }
 
-/// Returns the program that emits all these events, each once for each of its answers.
+/// Returns the program that emits all these events, once for each answer of their case.
 pub(crate) fn program_source(cases: &[&FilterCase]) -> String {
     let mut text = String::from(
         "#define LTTNG_UST_TRACEPOINT_CREATE_PROBES\n#define LTTNG_UST_TRACEPOINT_DEFINE\n\

@@ -5,35 +5,35 @@ use trackway_filter::token::{self, Token};
 
 use super::case::FilterCase;
 
-/// Reasons for which LTTng-UST does not run a case.
+/// Reasons for which LTTng-UST cannot evaluate a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum UnsupportedReason {
-    /// Its language has no functions: `contains(…)`, `any(…)`, `changed(…)`.
+    /// LTTng has no functions: `contains(…)`, `any(…)`, `changed(…)`.
     Function,
-    /// It has no `in`.
+    /// LTTng has no `in`.
     Set,
-    /// It has no `+`, `-`, `*`, `/`, `%` of two numbers.
+    /// LTTng has no `+`, `-`, `*`, `/`, `%` of two numbers.
     Arithmetic,
-    /// It has no bits by their labels: `flags & "A"`.
+    /// LTTng has no bits by their labels: `flags & "A"`.
     Bits,
-    /// It indexes by constants only.
+    /// LTTng only indexes by constants.
     Index,
-    /// It has no binary numbers, separators, sizes, times, characters.
+    /// LTTng has no binary numbers, separators, sizes, times, characters.
     Literal,
-    /// Its strings have `\\`, `\"` and `\*`, no other escapes.
+    /// LTTng's strings have only the escapes `\\`, `\"` and `\*`.
     Escape,
-    /// `true` is the name of a field.
+    /// In LTTng, `true` is the name of a field.
     Truth,
-    /// The case sets a context's value, which LTTng determines itself.
+    /// The case prescribes the value of a context, which LTTng determines itself.
     Context,
-    /// It has no structures.
+    /// LTTng has no structures.
     Structure,
-    /// It has no field of truths, and none of several strings, floats or enumerations.
+    /// LTTng has no boolean fields, and no fields of several strings, floats or enumerations.
     Field,
 }
 
 impl UnsupportedReason {
-    /// Returns true if `lttng enable-event` refuses such a filter.
+    /// Returns true if `lttng enable-event` refuses a filter for this reason.
     pub(crate) fn is_refused(self) -> bool {
         use UnsupportedReason::{Arithmetic, Bits, Escape, Function, Index, Literal, Set};
         matches!(self, Bits | Function | Set | Arithmetic | Index | Literal | Escape)
@@ -65,7 +65,7 @@ pub(crate) fn check_case_supported(case: &FilterCase) -> Result<(), UnsupportedR
         .try_for_each(|(token, span)| check_literal_supported(token, &text[span.from..span.to]))
 }
 
-/// Checks that an expression has nothing that LTTng lacks.
+/// Checks that an expression has no construct that LTTng lacks.
 fn check_expression_supported(tree: &Tree) -> Result<(), UnsupportedReason> {
     match &tree.node {
         Node::Call(..) => Err(UnsupportedReason::Function),
@@ -124,7 +124,7 @@ fn check_literal_supported(token: &Token, text: &str) -> Result<(), UnsupportedR
     }
 }
 
-/// Cases with another meaning in LTTng, and that meaning.
+/// Cases with another meaning in LTTng, and the meaning of each.
 pub(crate) const KNOWN_DIFFERENCES: &[(&str, &str)] = &[
     ("bare_float", FLOAT_ALONE_DIFFERENCE),
     ("bare_nan", FLOAT_ALONE_DIFFERENCE),

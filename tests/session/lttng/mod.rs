@@ -1,10 +1,10 @@
-//! LTTng-UST as an oracle for filters. Each case of `crates/filter/cases` that its language can
+//! LTTng-UST as an oracle for filters. Each case of `crates/filter/cases` that LTTng's language can
 //! express is one event of a generated provider and one rule with the case's filter, unchanged. The
 //! events that LTTng records are compared with the case's answers.
 //!
-//! What it cannot express is excluded for a reason that [`mapping`] lists, and, where that is the
-//! language, LTTng must refuse it; where it means something else, that is listed, too, and must
-//! differ.
+//! Cases that LTTng cannot express are excluded for a reason that [`mapping`] lists; if the reason
+//! is the language, LTTng must refuse the filter. Cases with another meaning in LTTng are listed,
+//! too, and must differ.
 
 mod case;
 mod mapping;
@@ -18,10 +18,10 @@ use trackway_tests::{Fixture, has, report_skipped, source_dir};
 use case::{FilterCase, TIME_FIELD};
 use mapping::{KNOWN_DIFFERENCES, check_case_supported};
 
-/// Cases with their times, as far as LTTng recorded them.
+/// Cases with their emissions that LTTng recorded.
 type RecordedCases = BTreeSet<(String, usize)>;
 
-/// Fewest cases that LTTng must be able to judge: else something else is wrong.
+/// Fewest cases that LTTng must be able to evaluate: fewer show a fault of the test.
 const SUPPORTED_CASES_MIN: usize = 80;
 
 fn read_filter_cases() -> Vec<FilterCase> {
@@ -54,7 +54,7 @@ fn lttng_records_what_cases_say() {
     println!("{} of {} cases judged", supported.len(), cases.len());
 }
 
-/// Enough cases are judged, and a wrong answer to any of them is detected.
+/// Checks that LTTng evaluates enough cases, and that a wrong answer to any of them is detected.
 #[test]
 fn a_wrong_answer_is_found() {
     let mut cases = read_filter_cases();
@@ -105,7 +105,7 @@ fn compile_application(fixture: &Fixture, supported: &[&FilterCase]) -> Option<P
     Some(application)
 }
 
-/// LTTng refuses each construct that is listed as missing in its language.
+/// Checks that LTTng refuses each construct that is listed as missing in its language.
 fn check_refusals(daemon: &LttngDaemon<'_>, cases: &[FilterCase]) {
     daemon.lttng(&["create", "refused", "--snapshot"]);
     daemon.lttng(&["enable-channel", "-u", "c"]);
@@ -120,7 +120,7 @@ fn check_refusals(daemon: &LttngDaemon<'_>, cases: &[FilterCase]) {
     daemon.lttng(&["destroy", "refused"]);
 }
 
-/// Records the cases' events, a rule for each, in one session.
+/// Records the events of all cases in one session, with a rule for each.
 fn record_cases(
     daemon: &LttngDaemon<'_>,
     application: &Path,

@@ -1,4 +1,4 @@
-//! The calling thread: on one CPU, and by its own time.
+//! CPU affinity and CPU time of the calling thread.
 
 use trackway_sys::thread::CpuSet;
 
@@ -13,7 +13,7 @@ pub fn pin_thread_to_cpu(cpu: usize) -> Result<()> {
     CpuSet::only(cpu as u32).apply().map_err(affinity_error)
 }
 
-/// Runs `work` on one CPU, and restores all of them.
+/// Runs `work` on one CPU, then restores the previous affinity of the thread.
 pub fn run_on_cpu<T>(cpu: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let before = CpuSet::current().map_err(affinity_error)?;
     pin_thread_to_cpu(cpu)?;

@@ -3,8 +3,8 @@
 /// Availability of a tracer on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Availability {
-    /// It is available.
+    /// The tracer is available.
     Ready,
-    /// It is not available, with the reason: "skipped, because …".
+    /// The tracer is not available, with the reason: "skipped, because …".
     Missing(String),
 }

@@ -10,19 +10,19 @@ use crate::error::{Error, Result};
 use crate::host::child;
 use crate::host::workspace::{BuildTools, Workspace, create_private_dir, has};
 
-/// Longest time that cargo has, in seconds: some compared crates are large.
+/// Longest time of a cargo build, in seconds: some compared crates are large.
 const BUILD_LIMIT_S: u64 = 600;
 
 /// A package of `workloads/rust`.
 #[derive(Debug)]
 pub struct Package {
-    /// Its name.
+    /// Name of the package.
     pub name: &'static str,
-    /// Its `Cargo.toml`.
+    /// Contents of `Cargo.toml`.
     pub manifest: &'static str,
-    /// Its `lib.rs`.
+    /// Contents of `lib.rs`.
     pub source: &'static str,
-    /// Versions of foreign crates.
+    /// Lock file with the versions of foreign crates.
     pub lock: Option<&'static str>,
 }
 
@@ -45,7 +45,7 @@ impl Package {
         workspace.path(&format!("package-{}", self.name))
     }
 
-    /// Writes it into the scratch folder.
+    /// Writes the package into the scratch folder.
     fn write(&self, workspace: &Workspace) -> Result<()> {
         let mut manifest = self.manifest.to_owned();
         if manifest.contains(CRATE_PLACEHOLDER) {
@@ -75,13 +75,13 @@ impl Package {
         child::run_for(&mut cargo, &what, BUILD_LIMIT_S).map(|_| ())
     }
 
-    /// Fetches its dependencies, if they are not here already.
+    /// Fetches the dependencies of the package that are not on this machine yet.
     pub fn fetch(&self, workspace: &Workspace) -> Result<()> {
         self.write(workspace)?;
         self.cargo(workspace, &["fetch", "--locked"])
     }
 
-    /// Builds it, with these features: the path of its static library.
+    /// Builds the package with these features; returns the path of its static library.
     pub fn build(&self, workspace: &Workspace, features: &str) -> Result<PathBuf> {
         self.write(workspace)?;
         self.cargo(workspace, &["build", "--release", "--offline", "--features", features])?;

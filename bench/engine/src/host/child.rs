@@ -1,4 +1,4 @@
-//! Programs that are run to their end: bounded in time, ended by Ctrl-C, reaped always.
+//! Child programs that run to their end: with a time limit, terminated by Ctrl-C, always reaped.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::signals::{self, ForegroundChild};
 
-/// Longest time that a program of the table has, in seconds.
+/// Longest time that a program of the table may run, in seconds.
 const LIMIT_S: u64 = 60;
 /// Time that a program has to end after a signal.
 const GRACE_PERIOD: Duration = Duration::from_secs(5);
 /// Interval at which a program's output is checked for completeness after its end.
 const OUTPUT_POLL_INTERVAL: Duration = Duration::from_micros(200);
 
-/// The result of a program.
+/// The output of a program that has ended.
 #[derive(Debug)]
 pub struct ProgramOutput {
-    /// Its standard output.
+    /// The program's standard output.
     pub stdout: String,
-    /// Its messages.
+    /// The program's standard error.
     pub stderr: String,
 }
 
@@ -36,7 +36,7 @@ pub struct RunningProgram {
     limit_s: u64,
 }
 
-/// Runs `command`, `what` in words, and fails if it does.
+/// Runs `command` and fails if the program fails; `what` names the program in errors.
 pub fn run(command: &mut Command, what: &str) -> Result<ProgramOutput> {
     RunningProgram::start(command, what)?.finish()
 }
@@ -47,7 +47,7 @@ pub fn run_for(command: &mut Command, what: &str, limit_s: u64) -> Result<Progra
 }
 
 impl RunningProgram {
-    /// Starts it, with no input and its output kept.
+    /// Starts a program with no input, and keeps its output.
     pub fn start(command: &mut Command, what: &str) -> Result<Self> {
         Self::start_for(command, what, LIMIT_S)
     }
@@ -75,7 +75,7 @@ impl RunningProgram {
         })
     }
 
-    /// Reads its next line of output, without the end of line; empty if there is none.
+    /// Reads the next line of output, without the end of line; empty if there is no more line.
     pub fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         self.stdout
@@ -84,7 +84,7 @@ impl RunningProgram {
         Ok(line.trim_end().to_owned())
     }
 
-    /// Returns its process id.
+    /// Returns the process id of the program.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -94,7 +94,7 @@ impl RunningProgram {
         signals::terminate_child(self.child.id().cast_signed());
     }
 
-    /// Waits for its end.
+    /// Waits until the program ends, and returns its output.
     pub fn finish(mut self) -> Result<ProgramOutput> {
         let pid = self.child.id().cast_signed();
         let mut rest = self.stdout;
@@ -104,7 +104,7 @@ impl RunningProgram {
             read.map(|_| stdout)
         });
         signals::wait_for_end(pid);
-        // Its descendants may have its output open, and outlive it.
+        // Descendants of the program may hold its output open, and outlive the program.
         let ended = Instant::now();
         while !(reader.is_finished() && self.stderr.is_finished()) {
             if ended.elapsed() > GRACE_PERIOD || signals::is_stopped() {
@@ -140,7 +140,7 @@ pub fn read_all(mut from: ChildStderr) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Ends a child that takes too long, and one that the user is tired of.
+/// Ends a child that exceeds its time limit, or whose run the user interrupts.
 pub struct ChildWatchdog {
     foreground: ForegroundChild,
     done: Sender<()>,

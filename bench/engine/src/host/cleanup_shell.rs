@@ -1,5 +1,6 @@
-//! A shell that waits until this process has ended, for any reason, and removes what is left of it:
-//! no process can catch SIGKILL. Its input is a pipe of which only this process has the other end.
+//! A shell that waits until this process has ended, for any reason, and removes the leftovers of
+//! this process: no process can catch SIGKILL. The shell's input is a pipe whose other end only
+//! this process holds.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -8,36 +9,36 @@ use std::process::{Child, Command, Stdio};
 
 use crate::error::{Error, Result};
 
-/// Removes `$1` by rmdir(2), as instances of tracefs are removed: their contents cannot be. An
-/// instance of which a process has a file open stays.
+/// Removes `$1` by rmdir(2), which removes an instance of tracefs with its contents. An instance
+/// stays if a process has one of its files open.
 const REMOVE_INSTANCE_SCRIPT: &str = "cd \"$1/..\" && { read -r _; name=${1##*/}; i=0; \
      while [ -d \"$name\" ] && [ $i -lt 100 ] && ! rmdir \"$name\" 2>/dev/null; do \
      sleep 0.1; i=$((i+1)); done; }";
-/// Removes the uprobe event `$2` of the tracefs `$1`; an event that a process records stays.
+/// Removes the uprobe event `$2` of the tracefs `$1`; an event stays while a process records it.
 const REMOVE_UPROBE_SCRIPT: &str = "cd \"$1\" && { read -r _; i=0; \
      while grep -q \"^p:$2 \" uprobe_events && [ $i -lt 100 ] && \
      ! echo \"-:$2\" >>uprobe_events; do sleep 0.1; i=$((i+1)); done; }";
 /// Ends the processes whose environment names one of two folders: recorders and daemons outlive
 /// their parents. Then removes the folders and their content; a process that has not ended yet may
-/// still be writing there.
+/// still be writing to them.
 const REMOVE_FOLDERS_SCRIPT: &str = "read -r _; \
      grep -lszF -e \"TRACKWAY_WINDOW_DIR=$2\" -e \"TRACKWAY_RUN_DIR=$1/\" \
      -e \"LTTNG_HOME=$1/\" /proc/[0-9]*/environ | \
      while IFS=/ read -r _ _ pid _; do kill \"$pid\" 2>/dev/null; done; i=0; \
      while { [ -d \"$1\" ] || [ -d \"$2\" ]; } && [ $i -lt 100 ]; do \
      rm -rf \"$1\" \"$2\" 2>/dev/null; sleep 0.1; i=$((i+1)); done";
-/// Runs the daemon `$@` and prints its process id; ends it by SIGTERM, and after a grace period (in
-/// seconds, from standard input) by SIGKILL. Its children are in the process group, which is killed
-/// at the end. A child's id is not used again until its parent waits for it. A shell of its own
-/// prints the id, so that only that shell ends if the reader is gone. SIGTERM is ignored: the one
-/// that [`REMOVE_FOLDERS_SCRIPT`] sends is for other processes.
+/// Runs the daemon `$@` and prints its process id; ends the daemon by SIGTERM, and after a grace
+/// period (in seconds, from standard input) by SIGKILL. Its children are in the process group,
+/// which is killed at the end. A child's id is not used again until its parent waits for it. A
+/// separate shell prints the id, so that only that shell ends if the reader is gone. SIGTERM is
+/// ignored: [`REMOVE_FOLDERS_SCRIPT`] sends it to other processes.
 const RUN_DAEMON_SCRIPT: &str = "exec 3<&0; \"$@\" 3<&- </dev/null >/dev/null & daemon=$!; \
      trap '' TERM; (echo $daemon); \
      { read -r patience <&3; kill -TERM $daemon; sleep ${patience:-10}; kill -KILL $daemon; } \
      >/dev/null 2>&1 & \
      wait $daemon; echo \"it ended: $?\" >&2; kill -KILL 0";
 
-/// The shell, while it is needed.
+/// A cleanup shell that runs while this value exists.
 #[derive(Debug)]
 pub struct CleanupShell(Child);
 
@@ -58,8 +59,8 @@ impl CleanupShell {
         Self::start(REMOVE_UPROBE_SCRIPT, &[root, Path::new(event)])
     }
 
-    /// Starts a daemon under the shell, in surroundings that `enter` makes; its messages go to
-    /// `log`. Returns the shell and the daemon's process id.
+    /// Starts a daemon under the shell; `enter` prepares the daemon's command. The daemon's
+    /// messages go to `log`. Returns the shell and the daemon's process id.
     pub fn of_daemon(
         words: &[&str],
         log: File,
@@ -77,13 +78,14 @@ impl CleanupShell {
         Ok((cleanup_shell, pid))
     }
 
-    /// Sets the daemon's grace period to a second for its end on drop: the user waits for it.
+    /// Sets the grace period of the daemon to one second, because the user waits for its end on
+    /// drop.
     pub fn hurry(&mut self) {
         // If the daemon has ended already, nothing reads the pipe.
         let _ = self.0.stdin.as_mut().map(|stdin| stdin.write_all(b"1\n"));
     }
 
-    /// Returns true if the shell has ended, which means that its daemon has.
+    /// Returns true if the shell has ended, which happens only after its daemon.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.0.try_wait(), Ok(None))
     }
@@ -98,7 +100,7 @@ impl CleanupShell {
 fn shell_command(script: &str) -> Command {
     use std::os::unix::process::CommandExt as _;
     let mut shell = Command::new("sh");
-    // In a group of its own: a terminal's Ctrl-C is not for it.
+    // The shell has its own process group, so that Ctrl-C in a terminal does not reach it.
     shell.args(["-c", script, "sh"]).process_group(0);
     shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     shell
@@ -130,7 +132,7 @@ mod tests {
         let cleanup_shells =
             [CleanupShell::of_instance(&instance), CleanupShell::of_folders([&one, &two])];
         assert!(instance.is_dir() && one.is_dir());
-        // As if this process had ended.
+        // Closes the pipes, like the end of this process.
         drop(cleanup_shells);
         assert!(!instance.exists() && !one.exists() && !two.exists());
         assert!(!sleep.wait().expect("ours").success(), "by a signal");
@@ -168,7 +170,7 @@ mod tests {
         while is_alive(pid) || is_alive(other) {
             std::thread::yield_now();
         }
-        // One that ends by itself is known to have ended, and how.
+        // The shell reports the exit status of a daemon that ends by itself.
         let (mut cleanup_shell, _) = start("exit 3");
         while !cleanup_shell.has_ended() {
             std::thread::yield_now();

@@ -1,7 +1,7 @@
 //! The local time zone, from the C library.
 
-/// Returns the date and time of day at `seconds` since 1970, in the local time zone (`TZ`), as
-/// names of folders have them: `20261121-093000`.
+/// Returns the date and time of day at `seconds` since 1970, in the local time zone (`TZ`), in the
+/// form of folder names: `20261121-093000`.
 pub fn format_timestamp(seconds: i64) -> Option<String> {
     let time: libc::time_t = seconds;
     let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();

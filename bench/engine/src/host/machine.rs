@@ -1,4 +1,4 @@
-//! The machine of the measurement: figures of different machines do not compare.
+//! Description of the machine: figures of different machines cannot be compared.
 
 use std::ffi::CStr;
 use std::fs;
@@ -20,7 +20,7 @@ pub struct Machine {
     pub cpu: String,
     /// CPUs that this process may use.
     pub cpus: usize,
-    /// True if it is a virtual machine, whose figures drift.
+    /// True if the machine is virtual; figures of virtual machines drift.
     pub is_virtual: bool,
     /// The kernel's clock source.
     pub clocksource: String,
@@ -60,7 +60,7 @@ impl Machine {
         }
     }
 
-    /// Returns the head of the report.
+    /// Returns the description of the machine for the head of the report.
     pub fn words(&self) -> String {
         let kind = if self.is_virtual { "virtual machine, " } else { "" };
         let lttng = self.lttng_tools.as_ref().map_or(String::new(), |tools| {

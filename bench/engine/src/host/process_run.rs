@@ -1,4 +1,4 @@
-//! One run of a program as a whole: its time, its memory, all that it wrote.
+//! One run of a program as a whole: its duration, memory and output.
 
 use std::io::{self, Read as _};
 use std::os::unix::process::CommandExt as _;
@@ -9,32 +9,32 @@ use crate::error::{Error, Result};
 use crate::host::child::{ChildWatchdog, read_all};
 use crate::signals;
 
-/// Longest time that a run has.
+/// Longest duration of a run.
 const RUN_LIMIT: Duration = Duration::from_secs(120);
 
 /// The resource usage of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ResourceUsage {
-    /// From before the program's start until its end.
+    /// Time from before the program's start until its end.
     pub seconds: f64,
-    /// Time of all of its threads on CPUs, in user and kernel mode.
+    /// CPU time of all threads of the program, in user and kernel mode.
     pub cpu_seconds: f64,
-    /// Most memory that it had at once, in bytes: its resident set, files mapped included.
+    /// Largest resident set of the program, in bytes, including mapped files.
     pub peak_bytes: u64,
 }
 
 /// The standard output of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutputSummary {
-    /// Ends of lines.
+    /// Number of line ends.
     pub lines: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
     /// FNV-1a of all output.
     pub hash: u64,
 }
 
-/// Runs `command`, which is `what` in words, on the CPUs `cpus`, its output to /dev/null.
+/// Runs `command` on the CPUs `cpus`, with its output to /dev/null; `what` names it in errors.
 pub fn run(mut command: Command, what: &str, cpus: &[usize]) -> Result<ResourceUsage> {
     command.stdout(Stdio::null());
     restrict_to_cpus(&mut command, cpus);
@@ -48,13 +48,13 @@ pub fn run(mut command: Command, what: &str, cpus: &[usize]) -> Result<ResourceU
     Ok(ResourceUsage {
         seconds,
         cpu_seconds: time(usage.ru_utime) + time(usage.ru_stime),
-        // In KiB: getrusage(2).
+        // The kernel reports KiB: getrusage(2).
         peak_bytes: usage.ru_maxrss.unsigned_abs() << 10,
     })
 }
 
-/// Measures the time from before the start of `command` until its first line of output, in ms, and
-/// ends it then.
+/// Measures the time from before the start of `command` until its first line of output, in ms; then
+/// kills the program.
 pub fn measure_first_line_ms(mut command: Command, what: &str, cpus: &[usize]) -> Result<f64> {
     command.stdout(Stdio::piped());
     restrict_to_cpus(&mut command, cpus);
@@ -84,7 +84,7 @@ pub fn measure_first_line_ms(mut command: Command, what: &str, cpus: &[usize]) -
     }
 }
 
-/// Runs `command`, and counts its output, all of which `see` gets in pieces.
+/// Runs `command` and counts its output; passes the whole output to `see` in pieces.
 pub fn run_and_hash_output(
     mut command: Command,
     what: &str,
@@ -115,7 +115,7 @@ pub fn run_and_hash_output(
     failed.map_or(Ok(text), |error| Err(Error::io(format!("cannot read {what}"))(error)))
 }
 
-/// Fowler, Noll and Vo's hash with 64 bits: start and factor.
+/// Offset basis and prime of the 64-bit Fowler-Noll-Vo hash.
 const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x100_0000_01b3;
 
@@ -129,7 +129,7 @@ impl OutputSummary {
     }
 }
 
-/// A program that runs; it must be finished.
+/// A running program; the owner must call `finish`.
 struct StartedProgram {
     child: Child,
     watch: ChildWatchdog,
@@ -153,7 +153,7 @@ impl StartedProgram {
         self.child.id().cast_signed()
     }
 
-    /// Waits for its end; returns its resource usage.
+    /// Waits until the program ends; returns its resource usage.
     fn finish(self, what: &str) -> Result<libc::rusage> {
         signals::wait_for_end(self.pid());
         let overdue = self.watch.end();
@@ -174,7 +174,7 @@ impl StartedProgram {
     }
 }
 
-/// Reaps a child that has ended, and takes its account, which std does not give.
+/// Reaps a child that has ended, and returns its resource usage, which std does not provide.
 fn reap_with_usage(child: Child) -> io::Result<(std::process::ExitStatus, libc::rusage)> {
     use std::os::unix::process::ExitStatusExt as _;
     let mut status = 0;
@@ -201,10 +201,10 @@ fn release_memory() {
     }
 }
 
-/// Makes `command` a process that runs on these CPUs only.
+/// Restricts `command` to these CPUs.
 ///
-/// Work between fork and exec also keeps the account right: a process made by vfork(2), as std
-/// would otherwise use, inherits the peak memory of this process.
+/// The work between fork and exec also keeps the resource usage correct: std would otherwise use
+/// vfork(2), and such a child inherits the peak memory of this process.
 fn restrict_to_cpus(command: &mut Command, cpus: &[usize]) {
     // SAFETY: all-zero bytes are a valid, empty set.
     let mut set = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
@@ -243,7 +243,8 @@ mod tests {
 
     #[test]
     fn what_a_run_uses_is_its_own_and_not_ours() {
-        // More than a shell ever has; in pieces that the allocator keeps for itself.
+        // More memory than a shell ever has, in pieces that the allocator keeps after they are
+        // freed.
         const OURS_BYTES: usize = 64 << 20;
         const PIECE_BYTES: usize = 64 << 10;
         let pieces: Vec<_> =
@@ -257,7 +258,7 @@ mod tests {
     #[test]
     fn the_first_line_ends_the_run() {
         let cpus = allowed_cpus().expect("CPUs");
-        // The program prints until it is ended.
+        // The program prints lines until it is killed.
         measure_first_line_ms(shell_command("while :; do echo line; done"), "sh", &cpus)
             .expect("a line");
         let error = measure_first_line_ms(shell_command("printf word"), "sh", &cpus).unwrap_err();

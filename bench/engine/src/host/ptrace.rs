@@ -2,7 +2,7 @@
 //! process, or another program.
 //!
 //! A trap makes the kernel abort a restartable sequence. So the thread's `rseq_cs` is cleared after
-//! each step, as `tests/kill` does it. Instructions of the kernel are not seen. Written for x86-64.
+//! each step, as in `tests/kill`. Kernel instructions are not visible. Written for x86-64.
 
 use std::fs::File;
 use std::io;
@@ -25,12 +25,12 @@ pub struct Tracee {
     has_ended: bool,
 }
 
-/// The position of a process.
+/// The registers of a stopped process that stepping needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
-    /// Address of the instruction that comes next.
+    /// Address of the next instruction.
     pub instruction: u64,
-    /// The stack's.
+    /// Stack pointer.
     pub stack: u64,
     /// The register that holds the result of calls.
     pub returned: u64,
@@ -62,7 +62,7 @@ fn open_memory(pid: libc::pid_t) -> Result<File> {
 }
 
 impl Tracee {
-    /// Makes a child that runs `body`, and stops before it; `None` if ptrace is not allowed.
+    /// Makes a child that stops before it runs `body`; `None` if ptrace is not allowed.
     ///
     /// # Safety
     /// `body` calls nothing that a child of a process with threads must not: it does not
@@ -118,7 +118,7 @@ impl Tracee {
         Err(Error::output("a program", "it ended before it was stepped through"))
     }
 
-    /// Waits until it stops with `signal`; false: it has ended.
+    /// Waits until the process stops with `signal`; returns false if the process has ended.
     fn wait(&mut self, signal: i32) -> Result<bool> {
         let mut status = 0;
         // SAFETY: `status` is ours, and we trace the process.
@@ -136,7 +136,7 @@ impl Tracee {
         }
     }
 
-    /// Executes one instruction; false: it has ended.
+    /// Executes one instruction of the process; returns false if the process has ended.
     pub fn step(&mut self) -> Result<bool> {
         if crate::signals::is_stopped() {
             return Err(Error::Interrupted);
@@ -175,43 +175,43 @@ impl Tracee {
     /// Returns the kind of the instruction at an address, and its first two bytes.
     pub fn code_at(&self, address: u64) -> Result<(InstructionKind, [u8; 2])> {
         let mut code = [0; INSTRUCTION_BYTES_MAX];
-        // Shorter where a mapping ends.
+        // The read is short at the end of a mapping.
         let read = self.memory.read_at(&mut code, address);
         let count = read.map_err(Error::io("cannot read a process's code"))?;
         Ok((classify_instruction(&code[..count]), [code[0], code[1]]))
     }
 
-    /// Writes into its memory.
+    /// Writes to the memory of the process.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
         let written = self.memory.write_all_at(bytes, address);
         written.map_err(Error::io("cannot write a process's memory"))
     }
 
-    /// Leaves a restartable sequence: the kernel aborts one that is stepped through. `area` is the
-    /// thread's `struct rseq`, or 0.
+    /// Clears `rseq_cs` of the thread: the kernel aborts a restartable sequence that is stepped
+    /// through. `area` is the address of the thread's `struct rseq`, or 0.
     pub fn leave_sequence(&self, area: u64) -> Result<()> {
         if area == 0 { Ok(()) } else { self.write(area + RSEQ_CS_OFFSET, &[0; 8]) }
     }
 }
 
-/// The kind of an instruction, as far as stepping needs it.
+/// The kind of an instruction that stepping distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstructionKind {
-    /// Nothing in particular.
+    /// An instruction of no other kind.
     Plain,
-    /// With a lock prefix, or an exchange with memory: atomic for all processors.
+    /// An instruction with a lock prefix, or an exchange with memory: atomic for all processors.
     Locked,
-    /// lfence, mfence, sfence.
+    /// The instruction lfence, mfence or sfence.
     Fence,
-    /// rdtsc, rdtscp.
+    /// The instruction rdtsc or rdtscp.
     Clock,
-    /// syscall.
+    /// The instruction syscall.
     System,
 }
 
 /// Classifies the instruction in `code`.
 pub fn classify_instruction(code: &[u8]) -> InstructionKind {
-    // Prefixes: lock, repetition, segments, sizes, REX.
+    // Prefixes that precede an opcode: lock, repetition, segments, sizes, REX.
     const SEGMENTS: [u8; 4] = [0x26, 0x2e, 0x36, 0x3e];
     let is_prefix = |byte: &u8| {
         SEGMENTS.contains(byte) || matches!(byte, 0x40..=0x4f | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3)
@@ -221,7 +221,7 @@ pub fn classify_instruction(code: &[u8]) -> InstructionKind {
         return InstructionKind::Locked;
     }
     match code[prefixes..] {
-        // xchg: with memory, unless its second byte names two registers.
+        // xchg accesses memory, unless its second byte names two registers.
         [0x86 | 0x87, second, ..] if second < 0xc0 => InstructionKind::Locked,
         [0x0f, 0xae, second, ..] if second >= 0xe8 => InstructionKind::Fence,
         [0x0f, 0x31, ..] | [0x0f, 0x01, 0xf9, ..] => InstructionKind::Clock,
@@ -246,7 +246,7 @@ mod tests {
             // xchg with memory; xchg of two registers.
             (&[0x48, 0x87, 0x07], InstructionKind::Locked),
             (&[0x48, 0x87, 0xd8], InstructionKind::Plain),
-            // lfence, mfence; xsave is none.
+            // lfence and mfence are fences; xsave is not.
             (&[0x0f, 0xae, 0xe8], InstructionKind::Fence),
             (&[0x0f, 0xae, 0xf0], InstructionKind::Fence),
             (&[0x0f, 0xae, 0x27], InstructionKind::Plain),

@@ -1,29 +1,29 @@
-//! Requirements of suites on a machine: a program or header, the Debian package that has it, and
-//! the rows that depend on it.
+//! Requirements of suites on a machine: a program or header, the Debian package that contains it,
+//! and the rows that need it.
 
 use std::path::Path;
 
 use super::workspace::has;
 
-/// A program, or a header.
+/// A required program or header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
-    /// Its name; of a header the path below `include`.
+    /// Name of the program, or path of the header below `include`.
     pub name: &'static str,
-    /// Debian's package.
+    /// Debian package that contains the program or header.
     pub package: &'static str,
-    /// The rows that depend on it.
+    /// Rows that need the program or header.
     pub rows: &'static str,
-    /// The option that prints its version; empty if there is none.
+    /// Option that prints the program's version; empty if there is none.
     pub version: &'static str,
 }
 
-/// All that suites need.
+/// All requirements of the suites.
 #[derive(Debug, Clone, Copy)]
 pub struct Requirements {
-    /// Programs.
+    /// Required programs.
     pub programs: &'static [Need],
-    /// Headers.
+    /// Required headers.
     pub headers: &'static [Need],
 }
 

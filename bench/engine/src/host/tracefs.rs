@@ -1,9 +1,9 @@
 //! tracefs for adapters: instances and uprobe events of the bench.
 //!
 //! Main invariant: nothing in tracefs outlives the bench. The kernel keeps instances and events
-//! when the process that made them is killed: so each has a cleanup shell, and the next run removes
-//! those of processes that have ended. Uprobe events belong to the whole kernel, not to an
-//! instance: their group has the process id of the bench in its name.
+//! when the process that made them is killed. So each instance and event has a cleanup shell, and
+//! the next run removes leftovers of processes that have ended. Uprobe events belong to the whole
+//! kernel, not to an instance: the name of their group contains the process id of the bench.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -20,21 +20,21 @@ const INSTANCE_PREFIX: &str = "trackway-lab-";
 const GROUP_PREFIX: &str = "trackway_lab_";
 /// Mount point of tracefs.
 const MOUNT_POINT: &str = "/sys/kernel/tracing";
-/// Time that the kernel has to release something that is in use.
+/// Longest time for which the kernel may take to release a resource in use.
 const RETRY_LIMIT: Duration = Duration::from_secs(5);
-/// Interval of the attempts.
+/// Interval between attempts to release a resource.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// tracefs, at its mount point or in a private mount.
 #[derive(Debug)]
 pub struct Tracefs {
     root: PathBuf,
-    /// The mount's descriptor, which keeps it, where it is in no folder.
+    /// File descriptor of a private mount, which exists only while the descriptor is open.
     _mount: Option<trackway_sys::file::Fd>,
 }
 
 impl Tracefs {
-    /// Finds it, or mounts it for this process only; else returns the reason.
+    /// Finds tracefs, or mounts it for this process only; otherwise returns the reason.
     pub fn find() -> std::result::Result<Self, String> {
         // SAFETY: geteuid has no preconditions.
         if unsafe { libc::geteuid() } != 0 {
@@ -50,25 +50,25 @@ impl Tracefs {
         Ok(Self { root, _mount: Some(mount) })
     }
 
-    /// Returns true if other programs find the mount, too.
+    /// Returns true if tracefs is mounted in a folder, so that other programs find it, too.
     pub fn is_mounted(&self) -> bool {
         self._mount.is_none()
     }
 
-    /// Returns true if the kernel has this file of tracefs.
+    /// Returns true if tracefs contains this file.
     pub fn has(&self, name: &str) -> bool {
         self.root.join(name).exists()
     }
 }
 
-/// Removes instances and uprobe events of benches that are no more.
+/// Removes instances and uprobe events of bench processes that have ended.
 pub fn remove_leftovers() {
     let Ok(tracefs) = Tracefs::find() else { return };
     let entries = fs::read_dir(tracefs.root.join("instances")).into_iter().flatten().flatten();
     for entry in entries {
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.strip_prefix(INSTANCE_PREFIX).is_some_and(is_of_ended_process) {
-            // Another one may be doing the same.
+            // Another bench may be removing the same instance.
             let _ = fs::remove_dir(entry.path());
         }
     }
@@ -78,7 +78,7 @@ pub fn remove_leftovers() {
     }
 }
 
-/// Returns true if the rest of a name, after the prefix, belongs to a process that has ended.
+/// Returns true if `rest`, the part of a name after the prefix, names a process that has ended.
 fn is_of_ended_process(rest: &str) -> bool {
     let digits = rest.find(|one: char| !one.is_ascii_digit()).unwrap_or(rest.len());
     let pid = rest[..digits].parse::<u32>().ok();
@@ -92,7 +92,7 @@ fn leftover_event(line: &str) -> Option<&str> {
     is_of_ended_process(event.strip_prefix(GROUP_PREFIX)?).then_some(event)
 }
 
-/// Appends by one write(2): in files of tracefs, each is a command of its own.
+/// Appends `text` by one write(2): in files of tracefs, each write is a separate command.
 fn append_command(path: &Path, text: &str) -> std::io::Result<()> {
     OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes())
 }
@@ -100,27 +100,27 @@ fn append_command(path: &Path, text: &str) -> std::io::Result<()> {
 /// The kernel's counts for the buffers of all CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BufferStats {
-    /// Records that are there.
+    /// Records in the buffers.
     pub entries: u64,
     /// Records that newer ones overwrote.
     pub overrun: u64,
-    /// Records that had no place.
+    /// Records that were discarded because the buffers were full.
     pub dropped: u64,
-    /// Bytes of the records that are there.
+    /// Bytes of the records in the buffers.
     pub bytes: u64,
 }
 
-/// An instance of the bench: no other process writes to its buffers.
+/// A tracefs instance of the bench: no other process writes to its buffers.
 #[derive(Debug)]
 pub struct Instance {
     folder: PathBuf,
     cpus: Vec<PathBuf>,
-    /// Dropped last, after the work of `drop`.
+    /// Dropped after `drop` has run.
     _cleanup_shell: CleanupShell,
 }
 
 impl Instance {
-    /// Makes an instance with buffers of `kib` KiB for each CPU, which are overwritten when full.
+    /// Makes an instance with a buffer of `kib` KiB for each CPU; full buffers are overwritten.
     pub fn new(tracefs: &Tracefs, name: &str, kib: u64) -> Result<Self> {
         let name = format!("{INSTANCE_PREFIX}{}-{name}", std::process::id());
         let folder = tracefs.root.join("instances").join(name);
@@ -134,17 +134,17 @@ impl Instance {
         let entries = entries.map_err(Error::io("cannot read per_cpu"))?.flatten();
         instance.cpus = entries.map(|entry| entry.path()).collect();
         instance.write("buffer_size_kb", &kib.to_string())?;
-        // The clock of the other tracers.
+        // The other tracers use the same clock.
         instance.write("trace_clock", "mono")?;
         Ok(instance)
     }
 
-    /// Returns the path of a file or folder of it.
+    /// Returns the path of a file or folder of the instance.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Folders of the CPUs' buffers.
+    /// Returns the folders of the per-CPU buffers.
     pub fn cpus(&self) -> &[PathBuf] {
         &self.cpus
     }
@@ -162,7 +162,7 @@ impl Instance {
         cleared.map_err(Error::io("cannot clear a tracefs instance"))
     }
 
-    /// Returns the kernel's counts since then.
+    /// Returns the kernel's counts since the last `clear`.
     pub fn stats(&self) -> Result<BufferStats> {
         let mut sum = BufferStats::default();
         for cpu in &self.cpus {
@@ -179,18 +179,18 @@ impl Instance {
     }
 }
 
-/// Returns the bytes of a page of a buffer, which is a page of the machine unless it was
-/// configured.
+/// Returns the size of a buffer page in bytes: the page size of the machine, unless tracefs was
+/// configured otherwise.
 pub fn page_bytes() -> usize {
     // SAFETY: sysconf only reads its argument.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).unwrap_or(4096)
 }
 
-/// Reads the rest of a CPU's buffer of this size, page by page, from its `trace_pipe_raw`, without
+/// Reads the remaining pages of a CPU's buffer of this size from its `trace_pipe_raw`, without
 /// waiting for more.
 pub fn read_pages(path: &Path, buffer_bytes: u64, mut take: impl FnMut(&[u8])) -> Result<()> {
-    /// Header of a page: a buffer's size counts the rest of its pages.
+    /// Bytes of a page's header; the size of a buffer does not include the headers.
     const HEADER_BYTES: usize = 16;
     let what = || format!("cannot read {}", path.display());
     let mut options = OpenOptions::new();
@@ -226,7 +226,7 @@ fn parse_stats(text: &str) -> Option<BufferStats> {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // An instance of which a process has a file open stays.
+        // An instance stays if a process has one of its files open.
         let _ = retry_until_done(|| fs::remove_dir(&self.folder));
     }
 }
@@ -237,13 +237,13 @@ pub struct Uprobe {
     events: PathBuf,
     group: String,
     event: String,
-    /// Dropped last, after the work of `drop`.
+    /// Dropped after `drop` has run.
     _cleanup_shell: CleanupShell,
 }
 
 impl Uprobe {
-    /// Makes the event `event`, when `program` reaches `offset` of its file; `fetch` is its content
-    /// in the kernel's syntax: `value=%di:u32`.
+    /// Makes the uprobe event `event` at `offset` in the file `program`; `fetch` declares its
+    /// content in the kernel's syntax: `value=%di:u32`.
     pub fn new(
         tracefs: &Tracefs,
         event: &str,
@@ -253,7 +253,7 @@ impl Uprobe {
     ) -> Result<Self> {
         let events = tracefs.root.join("uprobe_events");
         let group = format!("{GROUP_PREFIX}{}", std::process::id());
-        // Before there is anything to guard: it must not be missed.
+        // The shell starts before the event exists, so that a killed bench leaves no event.
         let cleanup_shell = CleanupShell::of_uprobe(&tracefs.root, &format!("{group}/{event}"))?;
         let line = format!("p:{group}/{event} {}:{offset:#x} {fetch}", program.display());
         append_command(&events, &line)
@@ -266,7 +266,7 @@ impl Uprobe {
         format!("{}:{}", self.group, self.event)
     }
 
-    /// Returns the file that turns it on and off, in an instance.
+    /// Returns the path of the file that enables the event in an instance.
     pub fn enable(&self) -> String {
         format!("events/{}/{}/enable", self.group, self.event)
     }
@@ -274,13 +274,13 @@ impl Uprobe {
 
 impl Drop for Uprobe {
     fn drop(&mut self) {
-        // An event that a process records stays.
+        // The event stays while a process records it.
         let line = format!("-:{}/{}", self.group, self.event);
         let _ = retry_until_done(|| append_command(&self.events, &line));
     }
 }
 
-/// Tries until it works, or there is nothing to be done, or patience has an end.
+/// Repeats `attempt` until it succeeds, finds nothing to remove, or reaches the time limit.
 fn retry_until_done(mut attempt: impl FnMut() -> std::io::Result<()>) -> std::io::Result<()> {
     let begin = Instant::now();
     loop {
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn only_what_the_dead_have_left_is_removed() {
-        // No process has so great a number: PID_MAX_LIMIT is 2^22.
+        // No process id is as large: PID_MAX_LIMIT is 2^22.
         assert!(is_of_ended_process("4200000") && is_of_ended_process("4200000-events"));
         let alive = std::process::id().to_string();
         assert!(

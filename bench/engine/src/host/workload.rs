@@ -1,4 +1,4 @@
-//! The workload programs: their sources and their output.
+//! Sources and output of the workload programs.
 
 use crate::error::{Error, Result};
 use crate::stats::Spread;
@@ -9,27 +9,27 @@ const THREADS_MAX: u32 = 1024;
 /// A source file of the workloads.
 #[derive(Debug)]
 pub struct Source {
-    /// Its name, by which other sources include it.
+    /// File name of the source, by which other sources include it.
     pub name: &'static str,
-    /// Its text.
+    /// Text of the source.
     pub text: &'static str,
 }
 
-/// One batch of one thread: a line `batch THREAD NUMBER EVENTS NS`.
+/// One batch of events in one thread: a line `batch THREAD NUMBER EVENTS NS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batch {
-    /// Its thread.
+    /// Number of the thread.
     pub thread: u32,
-    /// Its number in its thread.
+    /// Number of the batch in the thread.
     pub number: u32,
-    /// Events emitted.
+    /// Number of events emitted.
     pub events: u64,
-    /// Time they took, in ns.
+    /// Duration of the batch, in ns.
     pub ns: u64,
 }
 
 impl Batch {
-    /// Returns the duration of one event.
+    /// Returns the duration of one event in ns.
     pub fn event_ns(&self) -> f64 {
         self.ns as f64 / self.events as f64
     }
@@ -38,15 +38,15 @@ impl Batch {
 /// The events of one thread in a fixed time: a line `emitted THREAD EVENTS NS CPU_NS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EmittedEvents {
-    /// Events emitted.
+    /// Number of events emitted.
     pub events: u64,
-    /// Time they took, in ns.
+    /// Time during which the thread emitted events, in ns.
     pub ns: u64,
-    /// CPU time of the thread meanwhile, in ns.
+    /// CPU time of the thread during that time, in ns.
     pub cpu_ns: u64,
 }
 
-/// Parses the batches in a workload's output; there must be some.
+/// Parses the batches in a workload's output; an output without batches is an error.
 pub fn parse_batches(output: &str) -> Result<Vec<Batch>> {
     let mut found = Vec::new();
     for line in output.lines() {
@@ -61,7 +61,7 @@ pub fn parse_batches(output: &str) -> Result<Vec<Batch>> {
     require_nonempty(found)
 }
 
-/// Returns ns of an event in the median of the batches after the warm-up.
+/// Returns the duration of an event in ns: the median of the batches after the warm-up.
 pub fn median_event_ns(batches: &[Batch], warm_up: u32) -> Result<f64> {
     let counted = batches.iter().filter(|batch| batch.number >= warm_up);
     let figures: Vec<f64> = counted.map(Batch::event_ns).collect();
@@ -69,7 +69,7 @@ pub fn median_event_ns(batches: &[Batch], warm_up: u32) -> Result<f64> {
     spread.map(|spread| spread.median).ok_or_else(|| Error::output("workload", "no batches"))
 }
 
-/// Events that each thread emitted, by its batches.
+/// Returns the number of events that each thread emitted, from its batches.
 pub fn count_events_by_thread(batches: &[Batch]) -> Vec<u64> {
     let threads = batches.iter().map(|batch| batch.thread + 1).max().unwrap_or_default();
     let mut emitted = vec![0; threads as usize];
@@ -79,7 +79,7 @@ pub fn count_events_by_thread(batches: &[Batch]) -> Vec<u64> {
     emitted
 }
 
-/// Instructions of one event, by those of some events and those of twice as many.
+/// Returns the instructions per event, from a run with some events and a run with twice as many.
 pub fn parse_instructions_per_event(output: &str) -> Result<f64> {
     let mut lines = output.lines();
     let mut next = || parse_numbers(lines.next().unwrap_or_default(), "steps");
@@ -92,7 +92,7 @@ pub fn parse_instructions_per_event(output: &str) -> Result<f64> {
     }
 }
 
-/// Parses the threads' lines in a workload's output; there must be some.
+/// Parses the lines of all threads in a workload's output; an output without lines is an error.
 pub fn parse_emitted(output: &str) -> Result<Vec<EmittedEvents>> {
     let mut found = Vec::new();
     for line in output.lines() {
@@ -102,7 +102,7 @@ pub fn parse_emitted(output: &str) -> Result<Vec<EmittedEvents>> {
     require_nonempty(found)
 }
 
-/// Parses the start times in the launcher's output, in µs; there must be some.
+/// Parses the start times in the launcher's output, in µs; an output without times is an error.
 pub fn parse_starts_us(output: &str) -> Result<Vec<f64>> {
     let mut found = Vec::new();
     for line in output.lines() {

@@ -1,8 +1,8 @@
-//! The workspace of the bench: a scratch folder, the header and library next to the executable, the
-//! compiler. It removes its folders when it is dropped.
+//! The workspace of the bench: a scratch folder, the header and the library next to the executable,
+//! and the compiler. A workspace removes its folders when it is dropped.
 //!
 //! Main invariant: in folders that every user may write to, the bench only works in a folder that
-//! it has made itself, that no other user can enter, and whose name could not be predicted.
+//! it has created, that no other user can enter, and whose name could not be predicted.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -16,31 +16,31 @@ use super::workload::Source;
 use crate::error::{Error, Result};
 use crate::host::child;
 
-/// The program that is measured.
+/// Name of the measured program.
 const PROGRAM: &str = "trackway";
 /// Folder of memory-backed files.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// Prefix of the folders' names: process id and a random number follow.
+/// Prefix of folder names, before the process id and a random number.
 const FOLDER_PREFIX: &str = "trackway-lab-";
 /// Suffix of the name of the window's folder.
 const WINDOW_SUFFIX: &str = "-window";
 
-/// Trackway's own parts, found from where its executable is.
+/// Trackway's executable, headers and libraries, found next to each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuildTools {
-    /// The executable.
+    /// Path of the executable `trackway`.
     pub trackway: PathBuf,
-    /// Folder with trackway/trackway.h, if there is one.
+    /// Folder with trackway/trackway.h, if it exists.
     pub include: Option<PathBuf>,
-    /// libtrackway.so, if there is one.
+    /// Path of libtrackway.so, if it exists.
     pub library: Option<PathBuf>,
-    /// Folder of the Rust crate's sources: in a checkout.
+    /// Folder of the Rust crate's sources, if the bench belongs to a checkout.
     pub rust_crate: Option<PathBuf>,
 }
 
 impl BuildTools {
-    /// Returns the words of a command that does next to nothing and succeeds: Trackway's own, which
-    /// is always there.
+    /// Returns a command that does almost nothing and succeeds: `trackway --version`, which always
+    /// exists.
     pub fn nothing(&self) -> [&OsStr; 2] {
         [self.trackway.as_os_str(), OsStr::new("--version")]
     }
@@ -50,7 +50,7 @@ impl BuildTools {
     ///
     /// # Errors
     ///
-    /// If it is in neither place.
+    /// If the executable is in neither place.
     pub fn find() -> Result<Self> {
         let own = std::env::current_exe();
         let own = own.map_err(Error::io("cannot find our own executable"))?;
@@ -83,24 +83,24 @@ impl BuildTools {
         Self { trackway, include, library, rust_crate }
     }
 
-    /// Makes the tools of an executable that has no parts.
+    /// Makes the tools for an executable without headers and libraries.
     #[cfg(any(test, feature = "fixtures"))]
     pub const fn without_parts(trackway: PathBuf) -> Self {
         Self { trackway, include: None, library: None, rust_crate: None }
     }
 }
 
-/// The bench's place while it works.
+/// The folders and tools of the bench while it works.
 #[derive(Debug)]
 pub struct Workspace {
-    /// Trackway's parts.
+    /// Executable, headers and libraries of Trackway.
     pub tools: BuildTools,
     /// Scratch folder.
     dir: PathBuf,
     /// Folder of a Trackway window that only the bench uses.
     window_dir: PathBuf,
-    /// Locks that show other runs, also those that cannot find this process, that the folder is in
-    /// use.
+    /// Locks on the folders, which show that the folders are in use, even to runs in another
+    /// process id namespace.
     _locks: Vec<File>,
 }
 
@@ -109,13 +109,14 @@ impl Workspace {
     pub fn new(tools: BuildTools, sources: &[Source]) -> Result<Self> {
         let shared = Path::new(SHARED_MEMORY);
         let base = std::env::temp_dir();
-        // Scripts and other tracers' commands contain these names.
+        // Scripts and commands of other tracers contain the folder names.
         if base.as_os_str().as_bytes().iter().any(u8::is_ascii_control) {
             return Err(Error::output("TMPDIR", "has a control character in it"));
         }
         let window_base = if shared.is_dir() { shared } else { &base };
         let mut workspace = Self::of(tools);
-        // One after the other, so that the first is removed if the second fails.
+        // The folders are created one after the other, so that the first is removed if the second
+        // fails.
         workspace.dir = create_locked_folder(&base, "", &mut workspace._locks)?;
         workspace.window_dir =
             create_locked_folder(window_base, WINDOW_SUFFIX, &mut workspace._locks)?;
@@ -130,7 +131,7 @@ impl Workspace {
         Self { tools, dir: PathBuf::new(), window_dir: PathBuf::new(), _locks: Vec::new() }
     }
 
-    /// Makes a workspace with nothing in it but a name for the executable.
+    /// Makes a workspace that only has the path of an executable.
     #[cfg(any(test, feature = "fixtures"))]
     pub fn for_executable(trackway: PathBuf) -> Self {
         Self::of(BuildTools::without_parts(trackway))
@@ -153,12 +154,12 @@ impl Workspace {
         let _ = fs::remove_dir_all(self.path(name));
     }
 
-    /// Compiles `NAME.c` of the workloads to `NAME`, unless that was done.
+    /// Compiles `NAME.c` of the workloads to `NAME`, unless `NAME` exists.
     pub fn compile(&self, name: &str, flags: &[&str]) -> Result<PathBuf> {
         self.compile_as(name, name, flags)
     }
 
-    /// Compiles `NAME.c` of the workloads to `PROGRAM`, unless that was done.
+    /// Compiles `NAME.c` of the workloads to `PROGRAM`, unless `PROGRAM` exists.
     pub fn compile_as(&self, name: &str, program: &str, flags: &[&str]) -> Result<PathBuf> {
         let program = self.path(program);
         if program.is_file() {
@@ -185,22 +186,22 @@ impl Workspace {
 impl Drop for Workspace {
     fn drop(&mut self) {
         for dir in [&self.dir, &self.window_dir] {
-            // There is no caller left to report to.
+            // In `drop`, an error cannot be reported.
             let _ = fs::remove_dir_all(dir);
         }
     }
 }
 
-/// Removes the leftovers of runs that were killed together with their cleanup shells: folders with
-/// the bench's form of name that belong to this user, are no links, and name a process that has
-/// ended. A process of another container is invisible here: the lock on the folder shows that it is
-/// alive.
+/// Removes the leftovers of runs that were killed together with their cleanup shells. Leftovers are
+/// folders, not links, that have the bench's form of name, belong to this user, and name a process
+/// that has ended. A process of another container is invisible here; the lock on the folder shows
+/// that it is alive.
 pub fn remove_leftovers() {
     for base in [std::env::temp_dir(), PathBuf::from(SHARED_MEMORY)] {
         let Ok(entries) = fs::read_dir(base) else { continue };
         for entry in entries.filter_map(|entry| entry.ok()) {
             if is_leftover_folder(&entry) {
-                // Other users' folders cannot be removed, and need not be.
+                // Folders of other users cannot be removed, and need not be.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
@@ -210,15 +211,15 @@ pub fn remove_leftovers() {
 fn is_leftover_folder(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let Some(pid) = name.to_str().and_then(parse_maker_pid) else { return false };
-    // The entry itself counts: the target of a link belongs to others.
+    // The entry itself is checked: the target of a link may belong to another user.
     let is_ours = entry.metadata().is_ok_and(|it| it.is_dir() && it.uid() == own_user());
     is_ours
         && !Path::new(&format!("/proc/{pid}")).exists()
         && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok())
 }
 
-/// Returns the process that made a folder of this name, if the name has the bench's form. Names of
-/// earlier versions have no random number.
+/// Returns the id of the process that made a folder of this name, if the name has the bench's form.
+/// Names of earlier versions have no random number.
 fn parse_maker_pid(name: &str) -> Option<u32> {
     let name = name.strip_prefix(FOLDER_PREFIX)?;
     let name = name.strip_suffix(WINDOW_SUFFIX).unwrap_or(name);
@@ -233,7 +234,8 @@ fn own_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Makes a new folder in `base`, which all users may write to, locked until this process ends.
+/// Makes a new folder in `base`, which all users may write to. The folder is locked until this
+/// process ends.
 fn create_locked_folder(base: &Path, suffix: &str, locks: &mut Vec<File>) -> Result<PathBuf> {
     let what = || format!("cannot make a folder in {}", base.display());
     let mut bytes = [0; 8];
@@ -241,10 +243,10 @@ fn create_locked_folder(base: &Path, suffix: &str, locks: &mut Vec<File>) -> Res
     random.map_err(Error::io("cannot read /dev/urandom"))?;
     let (pid, random) = (std::process::id(), u64::from_ne_bytes(bytes));
     let path = base.join(format!("{FOLDER_PREFIX}{pid}-{random:016x}{suffix}"));
-    // Only the last folder is made: mkdir(2) rejects an existing name, also a link.
+    // Only the last folder is created: mkdir(2) rejects an existing name, also a link.
     fs::DirBuilder::new().mode(0o700).create(&path).map_err(Error::io(what()))?;
     let folder = File::open(&path).map_err(Error::io(what()))?;
-    // Without locks, only the process ids show who is alive.
+    // Without locks, only process ids show which runs are alive.
     let _ = folder.try_lock();
     locks.push(folder);
     Ok(path)
@@ -254,7 +256,7 @@ fn create_locked_folder(base: &Path, suffix: &str, locks: &mut Vec<File>) -> Res
 /// enter; an existing folder of this user is accepted.
 pub fn create_private_dir(path: &Path) -> Result<()> {
     let is_ours = || {
-        // The entry itself counts: the target of a link belongs to others.
+        // The entry itself is checked: the target of a link may belong to another user.
         fs::symlink_metadata(path).is_ok_and(|it| it.is_dir() && it.uid() == own_user())
     };
     match fs::DirBuilder::new().mode(0o700).create(path) {
@@ -277,7 +279,7 @@ mod tests {
     fn what_killed_runs_left_is_swept_away_and_nothing_else() {
         let base = std::env::temp_dir();
         let own = std::process::id();
-        // No process has so great a number: PID_MAX_LIMIT is 2^22.
+        // No process id is as large: PID_MAX_LIMIT is 2^22.
         let left = base.join(format!("trackway-lab-4200000-{own:016x}"));
         let linked = base.join(format!("trackway-lab-4200001-{own:016x}"));
         let locked = base.join(format!("trackway-lab-4200002-{own:016x}"));

@@ -1,6 +1,6 @@
-//! Tables as text: columns aligned, nothing but spaces between them.
+//! Tables as text: columns aligned, separated only by spaces.
 
-/// A table; its first row is the head.
+/// A table; its first row is the heading.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     rows: Vec<Vec<String>>,
@@ -12,7 +12,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// Formats as text: the first column is aligned to the left, the others to the right.
+    /// Formats the table as text: the first column is aligned to the left, the others to the right.
     pub(super) fn text(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {

@@ -1,4 +1,5 @@
-//! A report as text: a table for each suite, tracers down, cases across.
+//! Formats a report as text: a table for each suite, with a row for each tracer and a column for
+//! each case.
 
 use std::io::{self, Write};
 
@@ -10,12 +11,12 @@ use crate::stats::Spread;
 
 /// Cell of a figure that was not measured.
 const NOT_MEASURED_CELL: &str = "·";
-/// Most columns that stand side by side; more go below each other.
+/// Most columns that stand side by side; more columns go into another table below.
 const COLUMNS_MAX: usize = 4;
-/// Most characters of a line, if it has more than one such column.
+/// Most characters of a line, if a table has more than one such column.
 const LINE_WIDTH_MAX: usize = 100;
 
-/// Writes everything that a person decides by to `output`.
+/// Writes the parts of the report that people need for decisions to `output`.
 ///
 /// # Errors
 ///
@@ -79,7 +80,7 @@ fn format_suite(suite: &SuiteRows) -> String {
     text
 }
 
-/// Tables of these columns, as many in each as there is room for.
+/// Formats the tables of these columns, with as many columns in each table as fit.
 fn format_tables_of_columns(columns: &[&str], table: impl Fn(&[&str]) -> String) -> String {
     let (mut text, mut left) = (String::new(), columns);
     while !left.is_empty() {
@@ -93,7 +94,7 @@ fn format_tables_of_columns(columns: &[&str], table: impl Fn(&[&str]) -> String)
     text
 }
 
-/// Formats the distributions of single events, where they are known.
+/// Formats the distributions of single events, for rows that have them.
 fn format_tails(rows: &[&Row]) -> String {
     let mut table = Table::default();
     let head = ["min", "mean", "deviation", "50 %", "90 %", "99 %", "99.9 %", "max"];
@@ -131,7 +132,7 @@ fn format_extra_figures(rows: &[&Row]) -> String {
     })
 }
 
-/// Formats the cost of measuring, where it was subtracted.
+/// Formats the cost of measuring that was subtracted from the figures.
 fn format_measuring_cost(suite: &SuiteRows) -> String {
     let rows: Vec<&Row> = suite.rows.iter().filter(|row| row.measuring.is_some()).collect();
     let costs: Vec<f64> = rows.iter().filter_map(|row| row.measuring).collect();
@@ -170,7 +171,7 @@ fn list_cases<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     cases
 }
 
-/// Tracers with a figure in one of these cases.
+/// Returns the tracers that have a figure in one of these cases.
 fn list_tracers<'a>(rows: &[&'a Row], cases: &[&str]) -> Vec<&'a str> {
     let mut tracers: Vec<&str> = Vec::new();
     for row in rows {
@@ -195,7 +196,7 @@ fn format_table(suite: &SuiteRows, rows: &[&Row], cases: &[&str]) -> String {
     table.text()
 }
 
-/// Formats the figure, and its ratio to the baseline.
+/// Formats a row's figure, and its ratio to the baseline.
 fn format_cell(suite: &SuiteRows, row: &Row) -> String {
     let Some(spread) = row.spread else { return NOT_MEASURED_CELL.to_owned() };
     let mut text = format_figure(row.unit, spread.median);
@@ -224,7 +225,7 @@ fn format_missing_figures(suite: &SuiteRows) -> String {
     suite.reasons().into_iter().map(line).collect()
 }
 
-/// Formats the bars, line by line, under the suites that show them.
+/// Formats the goals, line by line, under the suites that show them.
 fn format_bars(bars: &[Bar]) -> Option<String> {
     /// Least widths of the columns of goals and figures.
     const WIDTHS: (usize, usize) = (62, 20);
@@ -234,7 +235,8 @@ fn format_bars(bars: &[Bar]) -> Option<String> {
     let mut text = "What Trackway set out to reach\n".to_owned();
     let mut heading = None;
     for bar in bars {
-        // No suite has rounds that was not measured; its bars name it themselves.
+        // A suite that was not measured has no rounds; the goals of such suites name their suite in
+        // their text.
         let suite = if bar.rounds > 0 { bar.suite.as_str() } else { "" };
         if heading != Some(suite) {
             text.push('\n');
@@ -318,7 +320,7 @@ medians of 3 rounds ± half of what nine in ten span
         assert!(text.lines().all(|line| line.chars().count() <= LINE_WIDTH_MAX), "{text}");
         assert_eq!(text.matches("×6.50 (6.25–6.75)").count(), 7);
         assert!((0..7).all(|at| text.matches(&case(at)).count() == 1), "{text}");
-        // Text that does not fit stands by itself.
+        // Columns that do not fit get a table of their own.
         let wide = "a case ".repeat(20);
         let alone = format_tables_of_columns(&[&wide, "b", "c"], |some| some.join(" "));
         assert_eq!(alone, format!("{wide}\nb c\n"));

@@ -36,14 +36,14 @@ pub fn measured_row(tracer: &str, case: &str, figure: f64) -> Row {
     }
 }
 
-/// Makes a row that was measured in eight rounds, alike.
+/// Makes a row that was measured in eight rounds with equal figures.
 pub fn steady_row(tracer: &str, case: &str, figure: f64) -> Row {
     let samples = [figure; 8];
     let (spread, samples) = (Spread::of(&samples), samples.map(Some).to_vec());
     Row { samples, spread, ..measured_row(tracer, case, figure) }
 }
 
-/// Adds an extra figure, the same in all rounds.
+/// Adds an extra figure, equal in all rounds.
 pub fn with_extra_figure(mut row: Row, what: &str, figure: f64) -> Row {
     let samples = row.samples.iter().map(|sample| sample.map(|_| figure)).collect();
     row.extra.insert(what.to_owned(), figure);

@@ -1,6 +1,6 @@
-//! Names in results that reports treat in a way of their own.
+//! Names in results that reports treat specially.
 
-/// Suites in the order in which they are measured, and shown in every report.
+/// Suites in the order in which they are measured and shown.
 pub const SUITES: [&str; 18] = [
     "tracepoint",
     "cases",
@@ -22,12 +22,13 @@ pub const SUITES: [&str; 18] = [
     "sessions",
 ];
 
-/// The tracer that is the baseline of most rows; names of its other variants begin with it.
+/// The tracer that is the baseline of most rows; the names of Trackway's other variants begin with
+/// it.
 pub const TRACKWAY: &str = "trackway";
-/// The loop alone: no tracer.
+/// The tracer name of a loop without a tracer.
 pub const EMPTY_LOOP: &str = "empty-loop";
-/// A copy into a buffer, with nothing in it that Trackway could do better or worse: the only row of
+/// A copy into a buffer, with no code that Trackway could make better or worse: the only row of
 /// Trackway that is a yardstick.
 pub const NO_PROTECTION: &str = "trackway-no-protection";
-/// The case of an event as a whole, whose parts are other cases of the same tracer.
+/// The case of an event as a whole; its parts are other cases of the same tracer.
 pub const WHOLE_EVENT: &str = "whole event";

@@ -1,11 +1,11 @@
-//! Parts that all results have: accounts of events, bars, notes.
+//! Parts common to all results: accounts of events, goals, notes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::stats::Ratio;
 
-/// The account of events, by the tracer's own output.
+/// The account of events, from the tracer's own output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// Events that the workload emitted.
@@ -26,19 +26,19 @@ impl Account {
         self.recorded + self.lost + self.overwritten == self.emitted
     }
 
-    /// Bytes of one event.
+    /// Returns the bytes of one recorded event; `None` if they are unknown.
     pub fn bytes_per_event(&self) -> Option<f64> {
         let known = self.recorded > 0 && self.record_bytes > 0;
         known.then(|| self.record_bytes as f64 / self.recorded as f64)
     }
 
-    /// Returns the bytes of this number of recorded events.
+    /// Returns the bytes of `events` recorded events.
     pub fn bytes_of(&self, events: u64) -> u64 {
         let bytes = u128::from(self.record_bytes) * u128::from(events);
         u64::try_from(bytes / u128::from(self.recorded.max(1))).unwrap_or(u64::MAX)
     }
 
-    /// Adds another run.
+    /// Adds the account of another run.
     pub const fn add(&mut self, other: &Self) {
         self.emitted += other.emitted;
         self.recorded += other.recorded;
@@ -56,10 +56,10 @@ impl Account {
     }
 }
 
-/// Something that Trackway set out to reach.
+/// A goal of Trackway.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bar {
-    /// The suite that shows it.
+    /// The suite that shows the goal.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub suite: String,
     /// The requirement, in words, with the bound.
@@ -80,7 +80,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// Makes a bar without a figure.
+    /// Makes a goal without a figure.
     pub fn not_measured(what: &str) -> Self {
         Self {
             suite: String::new(),
@@ -93,7 +93,7 @@ impl Bar {
         }
     }
 
-    /// Withdraws the verdict, for this reason.
+    /// Withdraws the verdict, and stores the reason.
     pub fn withdraw_verdict(&mut self, reason: String) {
         if matches!(self.verdict, Verdict::Holds | Verdict::Misses) {
             self.verdict = Verdict::Undecided;
@@ -101,7 +101,8 @@ impl Bar {
         }
     }
 
-    /// Returns the verdict in words; empty without one. The figure of one round decides nothing.
+    /// Returns the verdict in words; empty without a verdict. The figure of one round decides
+    /// nothing.
     pub fn standing(&self) -> String {
         match (self.verdict, &self.reason) {
             (Verdict::Holds, _) => "holds".to_owned(),
@@ -115,7 +116,7 @@ impl Bar {
     }
 }
 
-/// The verdict on a bar.
+/// The verdict on a goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -123,21 +124,21 @@ pub enum Verdict {
     Holds,
     /// The goal is certainly missed.
     Misses,
-    /// The interval of the figure contains the bound, or there are too few rounds, or there is a
-    /// reason against the figure.
+    /// The interval of the figure contains the bound, or there are too few rounds, or the verdict
+    /// was withdrawn.
     Undecided,
-    /// A row that it needs was not measured; or it has no bound.
+    /// A row that the goal needs was not measured, or the goal has no bound.
     Unknown,
 }
 
-/// Something that was skipped or failed.
+/// A note on a tracer or part that was skipped or failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// The tracer or part.
     pub about: String,
     /// The note, in words: `skipped, because …`.
     pub text: String,
-    /// True if it is a failure: something that should have worked.
+    /// True if the note is about a failure of something that should have worked.
     pub is_failure: bool,
 }
 
@@ -148,7 +149,7 @@ impl Note {
         Self { about: about.to_owned(), text, is_failure: true }
     }
 
-    /// Makes a note about something that is missing here.
+    /// Makes a note about something that this machine lacks.
     pub fn skipped(about: &str, reason: &str) -> Self {
         let text = format!("skipped, because {reason}");
         Self { about: about.to_owned(), text, is_failure: false }

@@ -10,30 +10,30 @@ use crate::host::machine::Machine;
 use crate::settings::Settings;
 use crate::stats::{Ratio, Spread, Tail};
 
-/// Version of the JSON form: raised when a member changes its meaning or is removed.
+/// Version of the JSON format; it increases when a member changes its meaning or is removed.
 pub const REPORT_FORMAT: u32 = 2;
 
 /// Keys in [`Report::versions`] that identify builds of Trackway, which may have the same version.
 pub const BUILD_KEYS: [&str; 2] = ["build of trackway", "build of libtrackway.so"];
 
-/// Everything that a run found.
+/// The results of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Version of this form.
+    /// Version of the JSON format.
     pub format: u32,
-    /// When it began, in ns since the epoch.
+    /// Start time of the run, in ns since the epoch.
     pub begun_ns: u64,
-    /// Duration, in seconds.
+    /// Duration of the run, in seconds.
     pub seconds: f64,
-    /// True if it ended before everything was measured.
+    /// True if the run ended before everything was measured.
     pub is_partial: bool,
-    /// The command, word by word.
+    /// The command of the run, word by word.
     pub command: Vec<String>,
     /// Settings of the user.
     pub settings: Settings,
-    /// The machine on which it was measured.
+    /// The machine of the run.
     pub machine: Machine,
-    /// Versions of tracers and tools, by their own output; for Trackway, also the builds.
+    /// Versions of tracers and tools, from their own output; for Trackway, also the builds.
     pub versions: BTreeMap<String, String>,
     /// The results of each suite.
     pub suites: BTreeMap<String, SuiteRows>,
@@ -46,20 +46,20 @@ pub struct Report {
 /// The results of a suite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SuiteRows {
-    /// Its heading.
+    /// Heading of the suite.
     pub title: String,
     /// The paper, and its figure or table, that the suite repeats.
     pub repeats: String,
     /// The meaning of rows' `x`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub x_axis: String,
-    /// The command that measures it again.
+    /// The command that repeats the measurement of the suite.
     pub command: String,
     /// Number of rounds.
     pub rounds: u32,
-    /// Duration, in seconds.
+    /// Duration of the suite, in seconds.
     pub seconds: f64,
-    /// True if it ended before everything was measured.
+    /// True if the suite ended before everything was measured.
     pub is_partial: bool,
     /// The reason for the end of the rounds.
     pub ended: EndReason,
@@ -71,25 +71,25 @@ pub struct SuiteRows {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
-    /// All ratios are as sure as they are to be.
+    /// All ratios are certain enough.
     Sure,
     /// The requested number of rounds is complete.
     Rounds,
-    /// The time was over.
+    /// The time limit was reached.
     Time,
-    /// The user stopped it.
+    /// The user stopped the run.
     Interrupted,
-    /// Nothing was left to be measured.
+    /// No row was left to measure.
     Nothing,
 }
 
 /// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
-    /// Nanoseconds of an event.
+    /// Nanoseconds per event.
     #[serde(rename = "ns/event")]
     NsPerEvent,
-    /// Nanoseconds of a call.
+    /// Nanoseconds per call.
     #[serde(rename = "ns/call")]
     NsPerCall,
     /// Nanoseconds.
@@ -101,19 +101,19 @@ pub enum Unit {
     /// Milliseconds.
     #[serde(rename = "ms")]
     Ms,
-    /// Bytes of an event.
+    /// Bytes per event.
     #[serde(rename = "bytes/event")]
     BytesPerEvent,
-    /// Instructions of an event.
+    /// Instructions per event.
     #[serde(rename = "instructions/event")]
     InstructionsPerEvent,
-    /// Events a second.
+    /// Events per second.
     #[serde(rename = "events/s")]
     EventsPerSecond,
-    /// Requests a second.
+    /// Requests per second.
     #[serde(rename = "requests/s")]
     RequestsPerSecond,
-    /// Megabytes a second.
+    /// Megabytes per second.
     #[serde(rename = "MB/s")]
     MbPerSecond,
     /// Percent of one CPU.
@@ -125,7 +125,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Returns the unit as it is written after a figure.
+    /// Returns the text of the unit after a figure.
     pub const fn words(self) -> &'static str {
         match self {
             Self::NsPerEvent => "ns/event",
@@ -143,7 +143,7 @@ impl Unit {
         }
     }
 
-    /// Returns true if more is better.
+    /// Returns true if larger figures are better.
     pub const fn more_is_better(self) -> bool {
         matches!(self, Self::EventsPerSecond | Self::RequestsPerSecond | Self::MbPerSecond)
     }
@@ -158,22 +158,22 @@ impl Unit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowStatus {
-    /// It was measured; if the tracer keeps events, its own output shows them.
+    /// The row was measured; if the tracer keeps events, its own output shows them.
     Measured,
-    /// It is not available here.
+    /// The tracer is not available on this machine.
     Absent,
-    /// It failed though it should have worked.
+    /// The row failed although it should have worked.
     Failed,
 }
 
 /// A tracer in a case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The tracer; Trackway's begin with `trackway`.
+    /// The tracer; names of Trackway's variants begin with `trackway`.
     pub tracer: String,
     /// The case that the tracer runs.
     pub case: String,
-    /// The case as a number, where it is one.
+    /// The case as a number, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x: Option<f64>,
     /// Measured, absent or failed.
@@ -181,12 +181,12 @@ pub struct Row {
     /// The reason for missing rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Rounds in which it failed, which are in none of its figures.
+    /// Number of failed rounds, which are in no figure of the row.
     #[serde(default, skip_serializing_if = "is_nought")]
     pub failed_rounds: usize,
-    /// The unit of its figures.
+    /// The unit of the row's figures.
     pub unit: Unit,
-    /// Events that the workload emitted; all of these over all rounds.
+    /// Events that the workload emitted; this count and the next ones are sums over all rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emitted: Option<u64>,
     /// Events in the tracer's output.
@@ -201,22 +201,22 @@ pub struct Row {
     /// Bytes of an event in the tracer's output, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_event: Option<f64>,
-    /// The figure of each round; `None` where it was not measured.
+    /// The figure of each round; `None` for rounds in which the row was not measured.
     pub samples: Vec<Option<f64>>,
     /// The summary of the samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<Spread>,
-    /// Figures and their counts in all rounds, where single events were measured.
+    /// Figures of single events and their counts in all rounds, if single events were measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<(f64, u64)>,
     /// The summary of the histogram.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tail: Option<Tail>,
-    /// The cost of measuring by itself, which is in none of the figures: the median over the
-    /// rounds. Each round's own cost was subtracted from its figures.
+    /// The median cost of measuring over the rounds. The cost of each round was subtracted from the
+    /// figures of that round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measuring: Option<f64>,
-    /// Index of the row that this one is compared with.
+    /// Index of the baseline row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "beside")]
     pub baseline: Option<usize>,
@@ -229,30 +229,30 @@ pub struct Row {
     /// Extra figures: medians over the rounds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, f64>,
-    /// Extra figures of each round; `None` where there was none.
+    /// Extra figures of each round; `None` for rounds without the figure.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra_samples: BTreeMap<String, Vec<Option<f64>>>,
-    /// True if it repeats its baseline, so that the difference must be zero.
+    /// True if the row repeats its baseline, so that the difference must be zero.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_control: bool,
-    /// The command that does the same once.
+    /// The command that runs the same work once.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
 }
 
-/// Returns true if a count is zero, and is left out of the file.
+/// Returns true if a count is zero; zero counts are left out of the file.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 const fn is_nought(count: &usize) -> bool {
     *count == 0
 }
 
 impl Row {
-    /// Returns the median of its rounds, if it was measured.
+    /// Returns the median of the row's rounds, if the row was measured.
     pub fn median(&self) -> Option<f64> {
         self.spread.map(|spread| spread.median)
     }
 
-    /// Returns the reason for the row's state, as words that stand before it.
+    /// Returns the row's state in words, to be written before the reason.
     pub fn fate(&self) -> String {
         match (self.status, self.failed_rounds) {
             (RowStatus::Absent, _) => "absent".to_owned(),
@@ -304,7 +304,7 @@ impl SuiteRows {
         for row in self.rows.iter().filter(|row| row.reason.is_some()) {
             let is_same = |other: &Row| {
                 let is_one = row.tracer == other.tracer && row.status == other.status;
-                // For a failure, the case matters; an absence holds for all cases.
+                // For a failure, the case matters; the absence of a tracer applies to all cases.
                 is_one && row.reason == other.reason && row.status == RowStatus::Absent
             };
             match said.iter_mut().find(|one| is_same(one.0)) {
@@ -326,7 +326,7 @@ impl SuiteRows {
         names
     }
 
-    /// Rows that were to be measured and were not.
+    /// Returns the rows that failed.
     pub fn failures(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|row| row.status == RowStatus::Failed)
     }
@@ -352,7 +352,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// None is known: all of it can be written as JSON.
+    /// No error is known: all members can be written as JSON.
     pub fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }

@@ -1,9 +1,9 @@
-//! The measurement of rows: in rounds, in an order that is drawn again for each, until their ratios
-//! are certain enough or the time is over.
+//! The measurement of rows: in rounds, each in a new random order, until the ratios of the rows are
+//! certain enough or the time is over.
 //!
 //! Main invariants: a row's ratio is of figures of the same round, between which only rows with the
-//! same baseline or case are measured; a round without a figure of a row counts for no ratio with
-//! that row; a failure costs the tracer's own rows, or only the round if it is rare; a row whose
+//! same baseline or case are measured. A round without a figure of a row counts for no ratio with
+//! that row. A failure costs the tracer's own rows, or only the round if it is rare. A row whose
 //! tracer keeps events counts as measured only if the tracer's own output shows them.
 
 use std::collections::BTreeMap;
@@ -22,23 +22,23 @@ use crate::suite::{Entry, Sample, Suite, SuiteContext};
 const RATIO_WIDTH_MAX: f64 = 0.02;
 /// Most rounds unless the user sets a number.
 const ROUNDS_MAX: u32 = 60;
-/// Fewest rounds after which certain ratios end a suite. An interval needs six; with few more,
-/// ratios that agree by chance would end it too soon, as the check follows each round.
+/// Fewest rounds after which certain ratios end a suite. An interval needs six. The check follows
+/// each round, so with few more rounds, ratios that agree by chance would end the suite too soon.
 const ROUNDS_MIN: u32 = 12;
-/// Fewest after which it is over because there is no more time: with less there is no interval of
-/// confidence (`stats::median_interval`).
+/// Fewest rounds after which the time limit ends a suite: fewer rounds give no confidence interval
+/// (`stats::median_interval`).
 const ROUNDS_LATE: u32 = 8;
-/// Fewest good rounds of a row that has failed rounds; two thirds of all must be good.
+/// Fewest good rounds of a row with failed rounds; two thirds of all its rounds must be good.
 const GOOD_ROUNDS_MIN: usize = 3;
-/// Entries from which on a histogram is made shorter.
+/// Number of entries from which on equal entries of a histogram are merged.
 const HISTOGRAM_MERGED_AT: usize = 100_000;
 
-/// Prefixes of keys in [`Sample::extra`] of which the report has the greatest or the sum of all
-/// rounds, and not the median.
+/// Prefixes of keys in [`Sample::extra`]: the report has the greatest figure or the sum over all
+/// rounds, instead of the median.
 const GREATEST_PREFIX: &str = "greatest";
 const SUM_PREFIX: &str = "in all";
 
-/// When a suite has had rounds enough.
+/// The limits that end the rounds of a suite.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct RoundLimits {
     rounds: Option<u32>,
@@ -51,7 +51,7 @@ impl RoundLimits {
         Self { rounds: settings.rounds.or(quick), seconds: suite.seconds(settings) }
     }
 
-    /// Returns the reason if there is no further round.
+    /// Returns the reason for the end of the rounds, if a limit is reached.
     fn reached(
         &self,
         rounds: u32,
@@ -72,7 +72,7 @@ impl RoundLimits {
 /// Returns the approximate duration of a suite in seconds; with a fixed number of rounds, the
 /// longest.
 pub(crate) fn estimate_seconds(suite: &dyn Suite, settings: &Settings) -> f64 {
-    // A suite's estimate is for the fewest rounds that are enough.
+    // A suite estimates the time of `ROUNDS_LATE` rounds, or of one quick round.
     let in_that_time = if settings.quick { 1 } else { ROUNDS_LATE };
     let times = |rounds: u32| f64::from(rounds.max(1)) / f64::from(in_that_time);
     suite.seconds(settings) * settings.rounds.map_or(1.0, times)
@@ -80,7 +80,7 @@ pub(crate) fn estimate_seconds(suite: &dyn Suite, settings: &Settings) -> f64 {
 
 /// Measures a suite, and passes `keep` the results after each round.
 ///
-/// Interruptions end it; the results until then are returned.
+/// An interruption ends the suite; the results until then are returned.
 ///
 /// # Errors
 ///
@@ -114,11 +114,11 @@ struct RowMeasurement {
     account: Option<Account>,
     extra: BTreeMap<&'static str, Vec<Option<f64>>>,
     measuring: Vec<f64>,
-    /// Rounds that failed.
+    /// Number of failed rounds.
     failed: usize,
-    /// The reason of the last failure, or of the exclusion.
+    /// The reason of the last failure, or of the row's exclusion.
     failure: Option<String>,
-    /// True if it has no more turns.
+    /// True if the row has no more turns.
     is_out: bool,
 }
 
@@ -127,14 +127,14 @@ impl RowMeasurement {
         self.figures.iter().flatten().count()
     }
 
-    /// Returns true if the row counts after this number of rounds: a tracer that fails now and then
-    /// is measured by its good rounds, if they are most.
+    /// Returns true if the row counts after this number of rounds: a tracer that sometimes fails is
+    /// measured by its good rounds, if at least two thirds are good.
     fn is_kept(&self, rounds: u32) -> bool {
         let (good, rounds) = (self.good(), (rounds as usize).max(self.good() + self.failed));
         self.failure.is_none() || (good >= GOOD_ROUNDS_MIN && 3 * good >= 2 * rounds)
     }
 
-    /// Adds a failed round. A row that has failed as often as not has no more turns.
+    /// Adds a failed round. A row with as many failed rounds as good ones has no more turns.
     fn fail(&mut self, why: String, is_out: bool) {
         self.failed += 1;
         self.failure = Some(why);
@@ -142,7 +142,7 @@ impl RowMeasurement {
     }
 
     fn add(&mut self, sample: Sample) {
-        // The difference may be less than zero, by as much as the two vary from turn to turn.
+        // The difference may be less than zero, because both values vary from turn to turn.
         let measuring = sample.measuring.unwrap_or_default();
         self.measuring.extend(sample.measuring);
         self.figures.push(Some(sample.figure - measuring));
@@ -150,7 +150,8 @@ impl RowMeasurement {
         let less =
             |figure| if is_less { stats::round_to_place(figure - measuring) } else { figure };
         self.histogram.extend(sample.histogram.iter().map(|one| (less(one.0), one.1)));
-        // Rounds have most of their figures in common: separate entries would be as many as events.
+        // Most figures occur in several rounds: without merging, there would be an entry for each
+        // event.
         if self.histogram.len() > HISTOGRAM_MERGED_AT {
             self.histogram = stats::merge_equal_figures(&self.histogram);
         }
@@ -219,20 +220,21 @@ impl<'a> SuiteMeasurement<'a> {
             if let Some(ended) = reached {
                 break ended;
             }
-            // If it is ended here, that will have been an interruption.
+            // If the process is killed before the next call, the report must show an interruption.
             keep(&self.so_far(EndReason::Interrupted));
         };
         self.so_far(ended)
     }
 
-    /// Rows that are measured in the next round.
+    /// Returns the rows that are measured in the next round.
     fn taking_part(&self) -> impl Iterator<Item = usize> {
         let is_in = |(entry, row): (&Entry, &RowMeasurement)| entry.absent.is_none() && !row.is_out;
         let rows = self.entries.iter().zip(&self.rows).map(is_in);
         rows.enumerate().filter(|one| one.1).map(|one| one.0)
     }
 
-    /// Returns the rows of the next round: groups in a random order, and the rows of each likewise.
+    /// Returns the rows of the next round: groups in a random order, with the rows of each group in
+    /// a random order.
     ///
     /// Ratios are taken within a group: the machine drifts less from one row to the next than
     /// during a round, which may take minutes.
@@ -249,14 +251,14 @@ impl<'a> SuiteMeasurement<'a> {
         groups.concat()
     }
 
-    /// Measures each of them once; only an interruption is returned.
+    /// Measures each row of `order` once; only an interruption is returned as an error.
     fn round(&mut self, order: &[usize]) -> Result<()> {
         for (turn, &row) in order.iter().enumerate() {
             if signals::is_stopped() {
                 return Err(Error::Interrupted);
             }
             let entry = &self.entries[row];
-            // Its tracer may have failed in this round.
+            // The row's tracer may have been excluded in this round.
             if self.rows[row].is_out {
                 continue;
             }
@@ -268,7 +270,7 @@ impl<'a> SuiteMeasurement<'a> {
             let sample = sample.and_then(|sample| check_sample(entry, &sample).map(|()| sample));
             match sample {
                 Ok(sample) => {
-                    // Rounds in which it was not there stay empty.
+                    // Rounds in which the row was not measured stay empty.
                     let measured = &mut self.rows[row];
                     measured.figures.resize(self.rounds as usize, None);
                     measured.add(sample);
@@ -282,8 +284,8 @@ impl<'a> SuiteMeasurement<'a> {
         Ok(())
     }
 
-    /// Handles a row's failed round. If its tracer hangs, all rows of that tracer are out: they
-    /// would take as long each.
+    /// Handles a row's failed round. If its tracer hangs, all rows of that tracer are excluded,
+    /// because each would take as long.
     fn fail(&mut self, row: usize, error: &Error) {
         let hangs = matches!(error, Error::Overdue { .. });
         self.rows[row].fail(error.to_string(), hangs);
@@ -299,7 +301,7 @@ impl<'a> SuiteMeasurement<'a> {
         }
     }
 
-    /// Returns true if all ratios are known well enough.
+    /// Returns true if all ratios are certain enough.
     fn is_sure(&self) -> bool {
         // Rows that have failed, or have no more turns, get no more certain.
         let counts = |row: &usize| self.rows[*row].is_kept(self.rounds);
@@ -307,7 +309,7 @@ impl<'a> SuiteMeasurement<'a> {
         let has_baseline =
             |row: &&usize| self.entries[**row].baseline.is_some_and(|it| counted.contains(&it));
         let mut ratios = counted.iter().filter(has_baseline).peekable();
-        // Without one there is nothing to be sure of.
+        // Without a ratio, certainty is undefined.
         ratios.peek().is_some()
             && ratios.all(|&row| {
                 let times = self.ratio_to_baseline(row, ratio_or_nan);
@@ -318,7 +320,7 @@ impl<'a> SuiteMeasurement<'a> {
     /// Returns a row's figures relative to those of its baseline, round by round.
     fn ratio_to_baseline(&self, row: usize, of: impl Fn(f64, f64) -> f64) -> Option<Ratio> {
         let other = &self.rows[self.entries[row].baseline?];
-        // Figures of a tracer that did not do its work are no baseline.
+        // Figures of a tracer that failed its work cannot be a baseline.
         if !other.is_kept(self.rounds) {
             return None;
         }
@@ -345,7 +347,7 @@ impl<'a> SuiteMeasurement<'a> {
         rows
     }
 
-    /// Rounds of which there are figures: of the last, if it was interrupted, not all.
+    /// Returns the number of rounds with figures; an interrupted last round counts, too.
     fn rounds_begun(&self) -> u32 {
         let begun = self.rows.iter().any(|row| row.figures.len() > self.rounds as usize);
         self.rounds + u32::from(begun)
@@ -359,7 +361,7 @@ impl<'a> SuiteMeasurement<'a> {
             (None, failure) if !measured.is_kept(self.rounds) => {
                 (RowStatus::Failed, failure.clone())
             }
-            // Interrupted before its first turn.
+            // The run was interrupted before the row's first turn.
             (None, _) if figures.is_empty() => {
                 (RowStatus::Absent, Some("not reached: interrupted".to_owned()))
             }
@@ -394,7 +396,7 @@ impl<'a> SuiteMeasurement<'a> {
         if let Some(account) = &measured.account {
             row.set_account(account);
         }
-        // A figure of a tracer that did not do its work does not count.
+        // A figure of a tracer that failed its work does not count.
         if status == RowStatus::Measured {
             row.samples.clone_from(&measured.figures);
             row.spread = Spread::of(&figures);

@@ -1,4 +1,4 @@
-//! Suites that were made up: whether rows, failures and ends are as they should be.
+//! Tests with made-up suites, for rows, failures and the end of rounds.
 
 use super::*;
 use crate::host::workspace::Workspace;
@@ -7,7 +7,7 @@ use crate::results::Unit;
 use crate::single_events::SingleEvents;
 use crate::suite::About;
 
-/// Measures by a script: each row has its figures, or fails.
+/// A suite whose rows follow a script of figures and failures.
 struct ScriptedSuite {
     entries: Vec<Entry>,
     samples: Vec<Box<dyn FnMut(u32) -> Result<Sample>>>,
@@ -53,7 +53,7 @@ fn sample_of_figure(figure: f64) -> Result<Sample> {
 
 type Script = Box<dyn FnMut(u32) -> Result<Sample>>;
 
-/// Measures a suite whose time is over at once.
+/// Measures a suite whose time limit is reached at once.
 fn measure_rows(settings: &Settings, rows: Vec<(Entry, Script)>) -> (SuiteRows, Vec<u32>) {
     measure_rows_for(0.0, settings, rows)
 }
@@ -74,7 +74,7 @@ fn measure_rows_for(
     (found, suite.runs)
 }
 
-/// Returns the row that results from this sample.
+/// Returns the row that results from repeating this sample.
 fn measure_row(sample: Sample) -> Row {
     let again = Box::new(move |_| Ok(sample.clone()));
     let (mut found, _) = measure_rows(&settings_for_rounds(1), vec![(test_entry("one"), again)]);
@@ -154,7 +154,7 @@ fn who_hangs_costs_its_own_rows() {
     assert_eq!((runs[3], found.rows[3].status), (0, RowStatus::Absent));
 }
 
-/// Fails in these of its turns.
+/// Makes a script that fails in these turns of its row.
 fn script_failing_in(turns: &'static [u32]) -> Script {
     Box::new(move |turn| {
         let is_bad = turns.contains(&turn);
@@ -191,7 +191,7 @@ fn a_round_that_fails_now_and_then_costs_itself() {
     assert_eq!(once.samples[10..], [None, Some(2.0)]);
     assert_eq!(once.reason.as_deref(), Some("flaky: turn 11"));
     assert_eq!(once.fate(), "measured, but for a round that failed");
-    // Two of three are two thirds, and too few.
+    // Two good rounds of three are two thirds, but fewer than the least number of good rounds.
     let (found, _) =
         measure_rows(&settings_for_rounds(3), vec![(test_entry("few"), script_failing_in(&[3]))]);
     assert_eq!(found.rows[0].status, RowStatus::Failed);
@@ -297,7 +297,7 @@ fn an_interruption_keeps_what_there_is() {
 
 #[test]
 fn half_a_round_is_a_round_in_which_some_have_nothing() {
-    // The third row in a round is interrupted in the first round; in the other case, in the second.
+    // The third row is interrupted in the first round, and in the other case in the second round.
     for whole in [0, 1] {
         let turns = std::rc::Rc::new(std::cell::Cell::new(0));
         let script = || -> Script {
@@ -341,7 +341,7 @@ fn what_measuring_takes_is_subtracted_and_said() {
     assert_eq!(found.rows[0].status, RowStatus::Failed);
 }
 
-/// Rows in the order in which they had their turns.
+/// Returns the rows in the order of their turns.
 fn order_of_turns(seed: u64) -> Vec<String> {
     let told = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
     let row = |tracer: &str, case: &str, baseline: Option<usize>| {
@@ -401,7 +401,7 @@ fn what_is_divided_by_nought_has_no_interval() {
 
 #[test]
 fn what_timing_takes_is_subtracted_once() {
-    // A tick is a ns; an event takes 30 in addition to the 20 of timing it, and one 800.
+    // A tick is 1 ns; timing takes 20 ns, and one event 30 ns more; one event takes 800 ns more.
     let output = "timing 20 100\ntiming-most 20\nsingle 50 99\nsingle 820 1\n\
                   single-most 820\nticks 1000 1000\n";
     let sample = SingleEvents::parse(output, 100).expect("all").sample();

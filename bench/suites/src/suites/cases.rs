@@ -1,11 +1,10 @@
 //! The cases of Letaief's thesis: the duration of a routine that is bare, traced, next to an event
-//! that is not hit, and instrumented without a session. Each duration is measured by itself, and
-//! all are kept.
+//! that is not hit, and instrumented without a session. Each duration is measured separately, and
+//! all durations are kept.
 //!
-//! Main invariant: only the routine runs between two readings of the processor's counter, and it is
-//! the same loop, compiled with the same flags, in every case. The cost of reading the counter is
-//! measured by the same loop around nothing, in the same turn, and subtracted: so *bare* must be
-//! zero.
+//! Main invariant: only the routine runs between two readings of the processor's counter, and every
+//! case has the same loop, compiled with the same flags. The same loop around nothing measures the
+//! cost of reading the counter in the same turn. This cost is subtracted: so *bare* must be zero.
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
@@ -20,31 +19,32 @@ use super::programs::{Conditions, LinkedLibrary, Programs, Storage};
 use crate::tracers::probed::{ProbedCommand, Prober};
 use crate::tracers::{FLOW_BYTES, name};
 
-/// Its name.
+/// Name of the suite.
 const SUITE_NAME: &str = "cases";
-/// Events between two pauses, so that recorders to disk keep up: a buffer has room for twenty times
-/// as many.
+/// Events between two pauses. The pauses let recorders to disk keep up: a buffer has room for
+/// twenty times as many events.
 const BURST_EVENTS: u64 = 10_000;
-/// The same where each is a breakpoint, which takes ten times as long.
+/// Events between two pauses if each event is a breakpoint, which takes ten times as long.
 const BURST_HIT_EVENTS: u64 = 1_000;
 /// Length of a pause, in µs.
 const PAUSE_US: u64 = 2_000;
 /// Bursts of a turn.
 const BURSTS: u64 = 30;
 const BURSTS_QUICK: u64 = 5;
-/// Events before the loop, where it has none: those of the programs.
+/// Events that a program emits before a loop without events.
 const NOT_HIT_EVENTS: u64 = 100;
 
-/// A case, as the thesis has them.
+/// A case of the thesis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Case {
-    /// 0: nothing is instrumented, and no tracer is there.
+    /// Case 0: nothing is instrumented, and no tracer runs.
     Bare,
-    /// 1: an event, recorded to disk.
+    /// Case 1: the loop has an event, which is recorded to disk.
     Active,
-    /// 2: the program has an event elsewhere, which is recorded; none in the loop.
+    /// Case 2: the program has a recorded event before the loop; the loop has none.
     NotHit,
-    /// 3: an event in the loop, and the library, but no session.
+    /// Case 3: the loop has an event, and the program is linked with the library, but there is no
+    /// session.
     Off,
 }
 
@@ -68,7 +68,7 @@ struct Turn {
     /// Name of the work in the program.
     work: &'static str,
     is_claim: bool,
-    /// The tracer that puts a breakpoint on the probe, if the events come from one.
+    /// The tracer that puts a breakpoint on the probe, if the events come from a probe.
     prober: Option<Prober>,
 }
 
@@ -82,7 +82,7 @@ impl Turn {
         Self { tracer, linked, case, work, is_claim: false, prober: None }
     }
 
-    /// Makes the turn of a probe.
+    /// Makes the turn of a tracer that puts a breakpoint on a probe.
     const fn probed(prober: Prober, case: Case, work: &'static str) -> Self {
         let turn = Self::new(prober.name(), LinkedLibrary::Nothing, case, work);
         Self { prober: Some(prober), ..turn }
@@ -93,13 +93,13 @@ impl Turn {
         self.prober.filter(|_| self.case != Case::Off)
     }
 
-    /// Events of a burst.
+    /// Returns the number of events between two pauses.
     fn burst(self) -> u64 {
         let is_hit = self.case == Case::Active && self.prober.is_some();
         if is_hit { BURST_HIT_EVENTS } else { BURST_EVENTS }
     }
 
-    /// Returns the number of recorded events of a run: the first burst warms up.
+    /// Returns the number of recorded events of a run, including the first burst, which warms up.
     fn emitted(self, bursts: u64) -> u64 {
         if self.case == Case::NotHit { NOT_HIT_EVENTS } else { (bursts + 1) * self.burst() }
     }
@@ -138,7 +138,7 @@ fn list_turns() -> Vec<Turn> {
     }
     let claim = Turn::new(name::TRACKWAY_CLAIM, ours, Case::Active, "event");
     turns.push(Turn { is_claim: true, ..claim });
-    // The thesis's own event: a formatted message.
+    // The thesis's own event is a formatted message.
     for (tracer, linked) in [("trackway-printf", ours), (name::TRACEF, theirs)] {
         turns.push(Turn::new(tracer, linked, Case::Active, "message"));
         turns.push(Turn::new(tracer, linked, Case::Off, "message"));
@@ -146,7 +146,7 @@ fn list_turns() -> Vec<Turn> {
     turns
 }
 
-/// The suite.
+/// The suite `cases`.
 #[derive(Debug, Default)]
 pub(crate) struct Cases {
     programs: Programs,
@@ -195,8 +195,8 @@ impl Cases {
         Ok((finished.stdout, account))
     }
 
-    /// Sets Trackway's row of the same work as the baseline of each recorded row; rows that are
-    /// zero but for noise get no ratio. Returns the index of Trackway's first row.
+    /// Sets Trackway's row of the same work as the baseline of each recorded row. Rows that are
+    /// zero except for noise get no ratio. Returns the index of Trackway's first row.
     fn set_baselines(&self, entries: &mut [Entry]) -> Option<usize> {
         let is_active = |turn: &Turn| turn.case == Case::Active;
         for (entry, turn) in entries.iter_mut().zip(&self.rows).filter(|one| is_active(one.1)) {
@@ -271,7 +271,7 @@ impl Suite for Cases {
     }
 }
 
-/// Returns the number of events that a program reports, and its report on the timed ones.
+/// Splits a program's output into the number of events and the report on the timed events.
 fn split_output(output: &str) -> Result<(u64, &str)> {
     let (first, rest) = output.split_once('\n').unwrap_or((output, ""));
     let [emitted] = parse_numbers(first, "emitted")?;

@@ -1,5 +1,5 @@
-//! Wake-up latency of a thread of real-time priority, traced and untraced: the measurement of
-//! cyclictest, by a loop of the bench that may have an event in it, next to cyclictest itself.
+//! Wake-up latency of a thread of real-time priority, traced and untraced: the same measurement as
+//! cyclictest's, by a loop of the bench that may contain an event, next to cyclictest itself.
 
 use std::process::Command;
 
@@ -19,20 +19,20 @@ use crate::tracers::kernel::{
 use crate::tracers::probed::{ProbedCommand, Prober};
 use crate::tracers::trackway::{check_availability, link_flags, make_idle_window_dir, set_window};
 
-/// Programs of the loop: without an event, with Trackway's, with LTTng's, with a probe.
+/// Programs with the loop: without an event, with Trackway's event, with LTTng's, with a probe.
 const PLAIN: &str = "latency";
 const WITH_OURS: &str = "latency-trackway";
 const WITH_LTTNGS: &str = "latency-lttng";
 const WITH_A_PROBE: &str = "latency-usdt";
-/// Words of the loop's command: program, mode, number of turns, and time of sleep.
+/// Number of words in the loop's command: program, mode, number of turns, and sleep time.
 const LOOP_WORDS: usize = 4;
-/// Time that the loop sleeps, in µs, and number of its turns.
+/// Sleep time of the loop in µs, and number of turns.
 const INTERVAL_US: u64 = 200;
 const LOOPS: u64 = 2500;
 const LOOPS_QUICK: u64 = 500;
-/// Steps of histograms, in ns: as the loop's.
+/// Bucket size of histograms in ns, equal to the loop's.
 const STEP_NS: u64 = 100;
-/// Options of cyclictest: as the loop, with each latency printed, in ns.
+/// Options of cyclictest that match the loop; it prints each latency in ns.
 const CYCLICTEST: &str = "-t 1 -m -N -q -v -p 80 -i 200";
 /// The system call in which the loop sleeps.
 const SLEEP_CALL: &str = "clock_nanosleep";
@@ -44,26 +44,26 @@ const FIFO: &str = "real-time priority";
 const MISSED: &str = "in all, turns missed";
 const LATE: &str = "in all, later than 100 µs";
 
-/// A tracer of the loop, with its configuration.
+/// A tracer with its configuration, and the loop that it traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LoopTracer {
     /// No tracer.
     Untraced,
-    /// No tracer, cyclictest instead of the loop.
+    /// cyclictest instead of the loop, without a tracer.
     Cyclictest,
-    /// Trackway's event is in the loop, without a session.
+    /// Trackway's event in the loop, without a session.
     Off,
-    /// Trackway's event, in a session.
+    /// Trackway's event in the loop, in a session.
     Trackway(EventStorage),
-    /// LTTng's, in a session.
+    /// LTTng's event in the loop, in a session.
     Lttng,
-    /// A probe, on which a tracer has put a breakpoint.
+    /// A probe in the loop, on which a tracer has put a breakpoint.
     Probed(Prober),
     /// Kernel events.
     Kernel(KernelTracer, KernelEvents, EventStorage),
 }
 
-/// All of them, with their names.
+/// All tracers of the loop, with their names.
 const LOOP_TRACERS: [(&str, LoopTracer); 17] = {
     use KernelEvents::{Everything, OneCall};
     use KernelTracer::{Bpftrace, FtraceRaw, Perf, Trackway};
@@ -103,7 +103,7 @@ const LOOP_TRACERS: [(&str, LoopTracer); 17] = {
     ]
 };
 
-/// Other work of the machine.
+/// The load of the machine by other work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MachineLoad {
     Idle,
@@ -119,7 +119,7 @@ impl MachineLoad {
     }
 }
 
-/// The suite.
+/// The suite `latency`.
 #[derive(Debug, Default)]
 pub(crate) struct Latency {
     kernel: Option<KernelTracers>,
@@ -237,9 +237,9 @@ impl Latency {
     }
 }
 
-/// Computes the account of the events. For the one system call, it checks entry and exit of each
-/// turn; for all kernel events, it checks the loop's marks and that the number of events is no less
-/// than that of entries and exits.
+/// Computes the account of kernel events. For one system call, checks entry and exit of each turn.
+/// For all kernel events, checks the loop's marks, and that there are at least as many events as
+/// entries and exits.
 fn account_of_kernel_events(
     ran: &TracedRun,
     tracer: KernelTracer,
@@ -268,7 +268,7 @@ fn command_of_words(words: &[String]) -> Command {
     command
 }
 
-/// Returns the words of the command.
+/// Returns the command of the loop, word by word.
 fn command_words(
     workspace: &Workspace,
     loop_tracer: LoopTracer,
@@ -282,7 +282,7 @@ fn command_words(
     }
     let program = match loop_tracer {
         LoopTracer::Cyclictest => {
-            // On the last of the CPUs, as the loop.
+            // cyclictest runs on the last CPU, like the loop.
             let cpus = trackway_bench_engine::host::machine::allowed_cpus().unwrap_or_default();
             let cpu = cpus.last().copied().unwrap_or_default();
             let arguments = format!("cyclictest -a {cpu} -l {loops} {CYCLICTEST}");
@@ -329,7 +329,7 @@ fn parse_loop_output(stdout: &str) -> Result<Sample> {
     Ok(sample)
 }
 
-/// Returns the reason if cyclictest is not available; its priority is checked by a trial.
+/// Returns the reason if cyclictest is not available; a trial run checks its priority.
 fn cyclictest_absence() -> Option<String> {
     if !has("cyclictest") {
         return Some("cyclictest is not installed (Debian has it in rt-tests)".to_owned());
@@ -341,7 +341,7 @@ fn cyclictest_absence() -> Option<String> {
     Some(format!("cyclictest cannot run here: {}", said.unwrap_or(&failure)))
 }
 
-/// Parses the output of cyclictest: lines `THREAD: NUMBER: NS`, and at the end the greatest.
+/// Parses the output of cyclictest: lines `THREAD: NUMBER: NS`, then the greatest latency.
 fn parse_cyclictest(output: &str, loops: u64) -> Result<Sample> {
     let mut latencies: Vec<u64> = Vec::new();
     let mut greatest = None;
@@ -408,7 +408,7 @@ impl Suite for Latency {
                         loop_tracer,
                         LoopTracer::Untraced | LoopTracer::Cyclictest | LoopTracer::Off
                     ),
-                    // The untraced ones are the first.
+                    // The untraced loop is the first row.
                     baseline: (loop_tracer != LoopTracer::Untraced).then_some(at),
                     command: format!("trackway bench latency --tracers {name}"),
                     ..ready.clone()

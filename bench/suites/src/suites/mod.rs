@@ -21,7 +21,7 @@ mod workload;
 
 use trackway_bench_engine::suite::Suite;
 
-/// Returns all of them, in the order in which they are measured.
+/// Returns all suites, in the order in which they are measured.
 pub(crate) fn all_suites() -> Vec<Box<dyn Suite>> {
     vec![
         Box::new(events::Events::tracepoint()),
@@ -96,7 +96,7 @@ mod tests {
                 "{name}: {tracers:?}"
             );
             for tracer in tracers {
-                // Commas are between words of --tracers.
+                // Commas separate the words of --tracers.
                 let is_word = |letter: char| letter.is_ascii_graphic() && letter != ',';
                 assert!(tracer.chars().all(is_word), "{name}: {tracer}");
                 assert_eq!(tracer, tracer.to_lowercase(), "{name}");
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(idle(&["bpf", "perf", "mmap"]), ["perf"]);
     }
 
-    /// Suites that have rows within milliseconds; the engine checks those of all suites.
+    /// Suites whose rows are known within milliseconds; the engine checks the rows of all suites.
     #[test]
     fn rows_are_of_the_tracers_that_their_suite_tells() {
         let workspace = Workspace::for_executable("trackway".into());

@@ -1,9 +1,9 @@
-//! The cost and the length of an event by its payload: more and more bytes, values of several
-//! kinds, contexts. Trackway's events and LTTng-UST's run in the same harness.
+//! The cost and the length of an event by its payload: payloads of increasing length, values of
+//! several kinds, contexts. Trackway's events and LTTng-UST's run in the same harness.
 //!
-//! Main invariant: both tracers carry the same values, and last in each event its number, so that
-//! events are accounted for as in the suite `tracepoint`. Figures are ns of an event; the bytes of
-//! one, from the tracer's own trace, are reported next to them.
+//! Main invariant: both tracers record the same values, and each event ends with its number, so
+//! that events are accounted for as in the suite `tracepoint`. Figures are ns per event; the bytes
+//! of an event, from the tracer's own trace, are reported next to the figures.
 
 use std::process::Command;
 
@@ -23,11 +23,11 @@ use crate::tracers::lttng::Lttng;
 use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, ring_options};
 use crate::tracers::{RING_BYTES, name, trackway};
 
-/// Bytes that the sequences have.
+/// Lengths of the sequences, in bytes.
 const BYTES: [u32; 5] = [0, 16, 64, 256, 1024];
-/// Bytes that the strings have, without their terminator.
+/// Lengths of the strings, in bytes without the terminator.
 const STRINGS: [u32; 3] = [0, 64, 1024];
-/// Values of several kinds: the program's work, and its description.
+/// Values of several kinds: the name of the program's work, and a description.
 const VALUE_KINDS: [(&str, &str); 5] = [
     ("number", "u32"),
     ("wide", "u64"),
@@ -35,19 +35,19 @@ const VALUE_KINDS: [(&str, &str); 5] = [
     ("array", "array of four u32, u32"),
     ("sequence", "sequence of four u32, u32"),
 ];
-/// Contexts, as both name them.
+/// Contexts, which have the same names in both tracers.
 const CONTEXTS: [&[&str]; 4] = [&["vtid"], &["vpid"], &["procname"], &["vtid", "vpid", "procname"]];
 /// Events of a batch.
 const BATCH_EVENTS: u64 = 2000;
-/// Batches that count, and those before.
+/// Numbers of batches: counted ones, and warm-up batches before them.
 const PLAN: BatchPlan = BatchPlan { warm_up: 20, batches: 60 };
 const PLAN_QUICK: BatchPlan = BatchPlan { warm_up: 5, batches: 10 };
 /// Folder of traces, in the scratch folder.
 const TRACE_FOLDER: &str = "payload-trace";
-/// Programs, by their sources' names.
+/// Programs, named like their sources.
 const TRACKWAY_PROGRAM: &str = "payload";
 const LTTNG_PROGRAM: &str = "payload-lttng";
-/// Keys of rows' extra figures.
+/// Keys of the extra figures of rows.
 const BYTES_PER_EVENT: &str = "bytes of an event";
 
 /// The payload of events.
@@ -55,15 +55,15 @@ const BYTES_PER_EVENT: &str = "bytes of an event";
 struct EventPayload {
     /// Name of the work in the programs.
     work: &'static str,
-    /// Number of bytes, where rows differ in it.
+    /// Number of bytes, if rows differ in it.
     bytes: Option<u32>,
-    /// The payload in words, where it is not a number of bytes.
+    /// Description of the payload, if rows do not differ in the number of bytes.
     words: &'static str,
     context: &'static [&'static str],
 }
 
 impl EventPayload {
-    /// Returns all payloads, or some of each kind for a quick run.
+    /// Returns all payloads, or in a quick run some of each kind.
     fn all(is_quick: bool) -> Vec<Self> {
         let of = |work, bytes| Self { work, bytes: Some(bytes), words: "", context: &[] };
         let mut all: Vec<Self> = BYTES.iter().map(|bytes| of("bytes", *bytes)).collect();
@@ -85,7 +85,7 @@ impl EventPayload {
         }
     }
 
-    /// Arguments and environment of a program that emits it.
+    /// Sets arguments and environment of a program that emits this payload.
     fn configure(&self, command: &mut Command, plan: &BatchPlan) {
         let batches = plan.warm_up + plan.batches;
         command.args(["batches", self.work, "1", &batches.to_string(), &BATCH_EVENTS.to_string()]);
@@ -101,7 +101,7 @@ enum EventTracer {
 }
 
 impl EventTracer {
-    /// Both, Trackway first.
+    /// Both tracers, Trackway first.
     const ALL: [Self; 2] = [Self::Trackway, Self::Lttng];
 
     const fn name(self) -> &'static str {
@@ -112,7 +112,7 @@ impl EventTracer {
     }
 }
 
-/// The suite.
+/// The suite `payload`.
 #[derive(Default)]
 pub(crate) struct Payloads {
     rows: Vec<(EventTracer, EventPayload)>,
@@ -252,7 +252,7 @@ impl Suite for Payloads {
                 self.rows.push((event_tracer, *load));
             }
         }
-        // The first once more.
+        // The control repeats the first row.
         if let Some(first) = entries.first().filter(|first| first.can_be_measured()).cloned() {
             let tracer = format!("{} again", first.tracer);
             entries.push(Entry { tracer, is_control: true, baseline: Some(0), ..first });

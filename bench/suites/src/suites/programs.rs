@@ -1,7 +1,7 @@
-//! Programs of a suite's own, recorded by Trackway or by LTTng-UST as a user has them recorded.
+//! Programs of a suite, recorded by Trackway or by LTTng-UST in the same way as users record.
 //!
-//! `begin` makes the command that runs a program, and `end` reads the account of its events; the
-//! suite runs the program in between.
+//! `prepare_command` makes the command that runs a program, and `finish_run` reads the account of
+//! its events; the suite runs the program in between.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,20 +29,20 @@ const TRACE_FOLDER: &str = "programs-trace";
 pub(crate) enum LinkedLibrary {
     /// No library.
     Nothing,
-    /// Trackway's.
+    /// Trackway's library.
     Trackway,
-    /// LTTng-UST's.
+    /// LTTng-UST's library.
     Lttng,
 }
 
 /// The destination of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Storage {
-    /// Nowhere: there is no session.
+    /// No destination: there is no session.
     Off,
-    /// To a ring, which is read afterwards.
+    /// A ring, which is read after the run.
     Ring,
-    /// To a file, as they come.
+    /// A file, written during the run.
     File,
 }
 
@@ -51,18 +51,18 @@ pub(crate) enum Storage {
 pub(crate) struct Conditions {
     pub(crate) linked: LinkedLibrary,
     pub(crate) storage: Storage,
-    /// True if the program does without restartable sequences.
+    /// True if the program does not use restartable sequences.
     pub(crate) is_claim: bool,
 }
 
-/// The parts that all such programs share.
+/// The parts that all programs of a suite share.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
     daemon: Option<Daemon>,
 }
 
 impl Programs {
-    /// Returns the reason if programs of this kind are not available here.
+    /// Returns the reason if programs with this library are not available on this machine.
     pub(crate) fn absence(workspace: &Workspace, linked: LinkedLibrary) -> Option<String> {
         let found = match linked {
             LinkedLibrary::Nothing if has("cc") => Availability::Ready,
@@ -78,7 +78,7 @@ impl Programs {
         }
     }
 
-    /// Compiles `NAME.c` of the workloads, and starts the daemon if it is of LTTng.
+    /// Compiles `NAME.c` of the workloads, and starts LTTng's daemon if the program needs it.
     pub(crate) fn set_up(
         &mut self,
         workspace: &Workspace,
@@ -105,8 +105,8 @@ impl Programs {
         self.daemon.as_ref().ok_or_else(|| Error::output("lttng-sessiond", "it is not running"))
     }
 
-    /// Makes a command that runs `words`, a program with its arguments, under these conditions; for
-    /// LTTng it also starts the session, which `end` ends.
+    /// Makes a command that runs `words`, a program with its arguments, under these conditions. For
+    /// LTTng, also starts the session, which `finish_run` ends.
     pub(crate) fn prepare_command(
         &self,
         workspace: &Workspace,
@@ -172,7 +172,7 @@ impl Programs {
         }
         let (trace, emitted) = (workspace.path(TRACE_FOLDER), &[emitted]);
         match conditions.storage {
-            // Some of these are texts.
+            // Some of these events contain text.
             Storage::Ring => {
                 trace_check::account_with_overwrites(&trace, emitted, EventSizeKind::Text).map(Some)
             }

@@ -1,8 +1,8 @@
-//! Runs that have figures for several rows: the first row that needs one makes it, and the others
-//! of the same round take their figures from it.
+//! Runs with figures for several rows: the first row that needs a run makes it, and the other rows
+//! of the same round take their figures from the same run.
 //!
-//! Main invariant: no row takes from the same run twice, so figures of different rounds are of
-//! different runs, in whatever order rows take turns.
+//! Main invariant: no row takes figures from the same run twice. So figures of different rounds are
+//! from different runs, in any order of turns.
 
 use trackway_bench_engine::error::{Error, Result};
 
@@ -15,9 +15,9 @@ pub(crate) struct SharedRuns<K, T> {
 #[derive(Debug)]
 struct Run<K, T> {
     kind: K,
-    /// Its result, or the reason of its failure.
+    /// The result of the run, or the reason of its failure.
     result: std::result::Result<T, String>,
-    /// Rows that have taken their figures.
+    /// Rows that have taken their figures from the run.
     taken_by: Vec<usize>,
 }
 
@@ -27,8 +27,8 @@ impl<K: PartialEq, T> SharedRuns<K, T> {
         Self { runs: Vec::new() }
     }
 
-    /// Returns the result of the latest run of a kind, if `row` has not taken it yet; else of a new
-    /// run.
+    /// Returns the result of the latest run of a kind if `row` has not taken it yet; otherwise of a
+    /// new run.
     ///
     /// # Errors
     ///
@@ -44,7 +44,7 @@ impl<K: PartialEq, T> SharedRuns<K, T> {
         if is_new {
             let result = match run() {
                 Ok(found) => Ok(found),
-                // These errors concern more than a row.
+                // These errors concern the whole suite or tracer.
                 Err(error @ (Error::Interrupted | Error::Overdue { .. })) => return Err(error),
                 Err(error) => Err(error.to_string()),
             };
@@ -78,7 +78,7 @@ mod tests {
             *shared_runs.take_or_run(kind, row, run).expect("a run")
         };
         assert_eq!([take('a', 0), take('b', 9), take('a', 1)], [1, 2, 1]);
-        // The next round, in another order.
+        // The rows of the next round, in another order.
         assert_eq!([take('a', 1), take('a', 0), take('b', 9)], [3, 3, 4]);
     }
 

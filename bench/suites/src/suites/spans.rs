@@ -1,9 +1,9 @@
 //! The cost of a span in a Rust program: Trackway next to fastrace, tracy-client, and `tracing` to
 //! a file.
 //!
-//! Trackway's spans are all accounted for. The other tracers have no such proof:
-//! `workloads/rust/spans.rs` shows their work on a span. So they are in this suite, and not next to
-//! tracers whose own output proves their work.
+//! Trackway's spans are all accounted for. The other tracers have no such proof: the code in
+//! `workloads/rust/spans.rs` shows their work for a span. So they are in this suite, and not in
+//! suites of tracers whose own output proves their work.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -27,15 +27,15 @@ use crate::tracers::trackway::{
 };
 use crate::workloads;
 
-/// The suite's name.
+/// Name of the suite.
 const SUITE_NAME: &str = "spans";
-/// The workload's source.
+/// Name of the workload's source.
 const SOURCE: &str = "rust-spans";
 /// Folder of Trackway's traces, in the scratch folder.
 const TRACE_FOLDER: &str = "spans-trace";
-/// Spans of a batch: a millisecond or so.
+/// Spans of a batch, which takes about a millisecond.
 const BATCH_SPANS: u64 = 5_000;
-/// Starts of a process in each round.
+/// Number of process starts in each round.
 const STARTS: usize = 20;
 const STARTS_QUICK: usize = 5;
 
@@ -43,9 +43,9 @@ const STARTS_QUICK: usize = 5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SpanVariant {
     name: &'static str,
-    /// The loop in the workload.
+    /// Name of the loop in the workload.
     work: &'static str,
-    /// The program that has it.
+    /// The program that contains the loop.
     program: Program,
     is_recorded: bool,
 }
@@ -55,9 +55,9 @@ struct SpanVariant {
 enum Program {
     /// With Trackway and `tracing`.
     Plain,
-    /// With fastrace, too.
+    /// With Trackway, `tracing` and fastrace.
     Fastrace,
-    /// With tracy-client, too.
+    /// With Trackway, `tracing` and tracy-client.
     Tracy,
 }
 
@@ -101,7 +101,7 @@ const SUBSCRIBER: &str = "trackway-subscriber";
 const LAYER: &str = "trackway-layer";
 const FASTRACE: &str = "fastrace";
 
-/// All variants. Each span carries its number, unless noted.
+/// All variants. Each span records its number, unless noted otherwise.
 const VARIANTS: [SpanVariant; 10] = [
     plain_variant("tracing-registry", "registry"),
     plain_variant("trackway-layer-off", "layer"),
@@ -123,7 +123,7 @@ const VARIANTS: [SpanVariant; 10] = [
 enum RowKind {
     /// A span, in each of several threads.
     Spans(u32),
-    /// A process that makes one.
+    /// The start of a process that makes one span.
     Starts,
 }
 
@@ -137,7 +137,7 @@ impl RowKind {
     }
 }
 
-/// The suite.
+/// The suite `spans`.
 #[derive(Debug, Default)]
 pub(crate) struct Spans {
     rows: Vec<(SpanVariant, RowKind)>,
@@ -155,7 +155,7 @@ impl Suite for Spans {
     }
 
     fn is_only_by_name(&self) -> bool {
-        // The other crates take minutes to build.
+        // The crates of the other tracers take minutes to build.
         true
     }
 
@@ -186,7 +186,7 @@ impl Suite for Spans {
         let threads = [1, 2].into_iter().filter(|&threads| threads as usize <= context.cpus);
         let turns: Vec<RowKind> = threads.map(RowKind::Spans).chain([RowKind::Starts]).collect();
         let rows = variants.iter().flat_map(|variant| turns.iter().map(|turn| (*variant, *turn)));
-        // A recorder's own start is no part of a program's.
+        // The start of a recorder is not part of a program's start.
         self.rows = rows
             .filter(|(variant, turn)| *turn != RowKind::Starts || !variant.is_recorded)
             .collect();
@@ -210,7 +210,7 @@ impl Suite for Spans {
     }
 }
 
-/// Baseline of the other rows.
+/// The variant that is the baseline of the other rows.
 const FASTRACE_VARIANT: SpanVariant = VARIANTS[6];
 
 /// The result of a build.
@@ -246,8 +246,8 @@ fn build_entry(
     }
 }
 
-/// Builds the programs of these variants: the ones whose crates are here, and the others if their
-/// crates are available.
+/// Builds the programs of these variants: programs whose crates are on this machine, and the others
+/// if their crates can be fetched.
 fn build_programs(
     context: &SuiteContext<'_>,
     variants: &[SpanVariant],
@@ -276,7 +276,7 @@ fn build_programs(
     Ok(built)
 }
 
-/// Batches that do not count, and that do.
+/// Returns the numbers of warm-up batches and of counted batches.
 const fn batch_counts(settings: &Settings) -> (u32, u32) {
     if settings.quick { (5, 10) } else { (20, 60) }
 }
@@ -294,7 +294,7 @@ fn measure_spans(context: &SuiteContext<'_>, variant: SpanVariant, threads: u32)
     let finished = child::run(&mut command, variant.name)?;
     let found = workload::parse_batches(&finished.stdout)?;
     let figure = workload::median_event_ns(&found, warm_up)?;
-    // An event at the beginning of a span, and one at its end.
+    // A span has an event at its begin and an event at its end.
     let emitted = 2 * found.iter().map(|batch| batch.events).sum::<u64>();
     let account = variant
         .is_recorded
@@ -321,8 +321,8 @@ fn unrecorded_command(workspace: &Workspace, variant: SpanVariant) -> Result<Com
     Ok(command)
 }
 
-/// Measures µs of a process that makes one span, from its start to its end: the fastest, since a
-/// start that the machine interrupts takes several times as long.
+/// Measures µs of a process that makes one span, from its start to its end. The figure is the
+/// fastest start, since a start that the machine interrupts takes several times as long.
 fn measure_process_starts(context: &SuiteContext<'_>, variant: SpanVariant) -> Result<Sample> {
     let mut fastest = f64::INFINITY;
     for _ in 0..if context.settings.quick { STARTS_QUICK } else { STARTS } {

@@ -1,5 +1,6 @@
-//! Marks that commands make at their begin, at their end, and in between: by them a tracer's own
-//! output shows that it was on, and to which command its events belong. `marks.h` defines them.
+//! Marks that commands make at their begin, at their end, and in between. The marks in a tracer's
+//! own output show that the tracer was on, and to which command the events belong. `marks.h`
+//! defines them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,32 +13,32 @@ use trackway_ctf::read::{DecodeError, Enumeration, EventBody, EventSink, Integer
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::results::Account;
 
-/// The system call of marks; no other code uses its argument.
+/// Number of the marks' system call; no other code uses their argument.
 pub(crate) const CALL_NUMBER: u64 = libc::SYS_getpgid.cast_unsigned();
-/// Prefix of their threads' names.
+/// Prefix of the names of marks' threads.
 pub(crate) const NAME: &str = "mark-";
-/// Offset between the bytes that marks allocate and their argument of the call.
+/// Number of bytes that a mark allocates, less the mark's argument of the system call.
 const ALLOCATION: u64 = 1 << 62;
-/// Bits of a mark's number in the argument; the run's nonce is above.
+/// Bits of a mark's number in the argument; the higher bits contain the run's nonce.
 const NUMBER_BITS: u32 = 16;
 
-/// The storage of events.
+/// The storage of events until they are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventStorage {
-    /// Events go to a file as they come.
+    /// Events are written to a file during the run.
     Disk,
-    /// The newest stay in memory, until the command has ended.
+    /// The newest events stay in memory until the command has ended.
     Flight,
 }
 
 /// The event of a mark that a tracer records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum MarkEvent {
-    /// Its system call.
+    /// The system call of the mark.
     Call,
-    /// The end of its thread, by the scheduler's event.
+    /// The end of the mark's thread, as an event of the scheduler.
     Exit,
-    /// Its call of the allocator.
+    /// The mark's call to the allocator.
     Allocation,
 }
 
@@ -61,12 +62,12 @@ impl FoundMarks {
         self.0.extend(other.0);
     }
 
-    /// Adds the mark of a call with this argument, if it is one.
+    /// Adds the mark of a system call with this argument, if it is a mark.
     pub(crate) fn add_call(&mut self, argument: u64) {
         self.add_argument(MarkEvent::Call, argument);
     }
 
-    /// Adds the mark of a thread of this name that has ended, if it is one.
+    /// Adds the mark of a thread with this name that has ended, if it is a mark.
     pub(crate) fn add_exit(&mut self, name: &str) {
         let numbers = name.strip_prefix(NAME).and_then(|rest| rest.split_once('-'));
         if let Some((nonce, number)) = numbers
@@ -76,7 +77,7 @@ impl FoundMarks {
         }
     }
 
-    /// Adds the mark of an allocation of this many bytes, if it is one.
+    /// Adds the mark of an allocation with this number of bytes, if it is a mark.
     fn add_allocation(&mut self, bytes: u64) {
         if let Some(argument) = bytes.checked_sub(ALLOCATION) {
             self.add_argument(MarkEvent::Allocation, argument);
@@ -89,7 +90,7 @@ impl FoundMarks {
         }
     }
 
-    /// Adds the mark of an event of a CTF trace, if it is one.
+    /// Adds the mark of an event in a CTF trace, if it is a mark.
     pub(crate) fn add_event(
         &mut self,
         name: &str,
@@ -133,7 +134,7 @@ impl FoundMarks {
     }
 }
 
-/// The first number and the first text of an event's fields.
+/// The first number and the first string of an event's fields.
 #[derive(Debug, Default)]
 struct FirstValues {
     in_fields: bool,
@@ -162,7 +163,7 @@ impl Sink for FirstValues {
     fn float(&mut self, _: f64) {}
 }
 
-/// The marks that a command made, by its own report.
+/// The marks that a command made, from the command's own report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MadeMarks {
     nonce: u32,
@@ -200,27 +201,27 @@ impl MadeMarks {
         self.begin.saturating_add(self.during).saturating_add(self.end)
     }
 
-    /// Returns the number of the first one of the end.
+    /// Returns the number of the first mark at the end.
     const fn end_from(&self) -> u32 {
         self.begin.saturating_add(self.during)
     }
 
-    /// Names of their threads.
+    /// Returns the names of the marks' threads.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> + use<> {
         let nonce = self.nonce;
         (0..self.count()).map(move |number| format!("{NAME}{nonce}-{number}"))
     }
 
-    /// Computes the account of the marks on these sides, for a tracer with this storage and this
-    /// account of all events: the marks that are missing must be among the events that it lost or
-    /// has overwritten. A buffer of each CPU overwrites its oldest events. So of a CPU's marks,
-    /// only those before the first recorded one can have been overwritten, and those that are
-    /// missing after it are lost, or make an account that does not add up.
+    /// Computes the account of the marks of these events, for a tracer with this storage and this
+    /// account of all events: missing marks must be among the events that the tracer lost or
+    /// overwrote. The buffer of each CPU overwrites its oldest events. So of a CPU's marks, only
+    /// those before the first recorded one can have been overwritten. Marks that are missing after
+    /// it are lost, or make an account that does not add up.
     ///
     /// # Errors
     ///
-    /// If the tracer cannot have been on all the time: its output shows nothing of the end, or
-    /// nothing of the begin though it keeps all, or not all of either though it reports no loss.
+    /// If the tracer was not on all the time: its output has no mark of the end, or no mark of the
+    /// begin although it keeps all events, or lacks some marks although it reports no loss.
     pub(crate) fn account(
         &self,
         tracer: &str,
@@ -265,8 +266,8 @@ impl MadeMarks {
         })
     }
 
-    /// Returns the number of marks before the first recorded one of their CPU. Marks of the end do
-    /// not count: the newest are overwritten last.
+    /// Returns the number of marks before the first recorded mark of their CPU. Marks of the end
+    /// are not counted: the newest events are overwritten last.
     fn before_first(&self, is_seen: impl Fn(u32) -> bool) -> u64 {
         let (mut begun, mut before) = (BTreeSet::new(), 0);
         for (number, cpu) in (0..self.end_from()).zip(&self.cpus) {
@@ -279,7 +280,7 @@ impl MadeMarks {
     }
 }
 
-/// Marks of the begin, or of the end.
+/// Counts of the marks of the begin, or of the end.
 #[derive(Debug, Clone, Copy)]
 struct MarkCounts {
     found: u64,
@@ -287,7 +288,8 @@ struct MarkCounts {
 }
 
 impl MarkCounts {
-    /// Returns true if the marks show that the tracer was on then, given the number of lost events.
+    /// Returns true if the marks show that the tracer was on at this time, given the number of lost
+    /// events.
     const fn proves(self, lost: u64) -> bool {
         self.found > 0 && (self.found == self.made || lost > 0)
     }
@@ -352,8 +354,8 @@ mod tests {
 
     #[test]
     fn what_is_overwritten_is_the_oldest_of_each_cpu() {
-        // The newest events on each CPU. No mark distinguishes a recorder that was off before from
-        // one that has overwritten as much: only its own count does.
+        // The newest events on each CPU are recorded. Marks cannot distinguish a recorder that was
+        // off before from a recorder that has overwritten as many events: only its own count can.
         let found = account_of_numbers(4..9, EventStorage::Flight, 0, 900).expect("the newest");
         assert_eq!((found.recorded, found.overwritten, found.is_complete()), (10, 8, true));
         let none = account_of_numbers([1, 4, 5, 6, 7, 8], EventStorage::Flight, 0, 900)
@@ -362,7 +364,7 @@ mod tests {
         let few =
             account_of_numbers(4..9, EventStorage::Flight, 0, 7).expect("fewer than are missing");
         assert!(!few.is_complete());
-        // On at the begin, then off for a while: a hole on one CPU, or on both.
+        // The tracer is on at the begin, then off for a while: a hole on one CPU, or on both.
         for numbers in [&[0, 1, 3, 4, 5, 6, 7, 8][..], &[0, 1, 5, 6, 7, 8]] {
             let numbers = || numbers.iter().copied();
             let hole =
@@ -380,7 +382,7 @@ mod tests {
 
     #[test]
     fn who_was_not_on_at_the_begin_or_at_the_end_has_none() {
-        // Only the first half; only the second; of another run.
+        // Only the marks of the first half; only those of the second half; marks of another run.
         account_of_numbers(0..5, EventStorage::Disk, 0, 0).expect_err("the end");
         account_of_numbers(0..5, EventStorage::Disk, 700, 0)
             .expect_err("the end, whatever it lost");
@@ -392,7 +394,7 @@ mod tests {
         account_of_numbers(0..5, EventStorage::Flight, 0, 700)
             .expect_err("the newest are not there");
         account_of_numbers([], EventStorage::Disk, 0, 0).expect_err("nothing");
-        // The tracer was off for a while in between, and does not report it.
+        // The tracer was off for a while in between, and does not report losses.
         let found = account_of_numbers([0, 1, 5, 6, 7, 8], EventStorage::Disk, 0, 0)
             .expect("begin and end");
         assert!(!found.is_complete());

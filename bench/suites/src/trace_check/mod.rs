@@ -1,10 +1,10 @@
-//! Traces read back: how many events are in them, how large, and whether one is missing.
+//! Traces that are read back: the number of their events, their size, and missing events.
 //!
-//! Trackway and LTTng-UST write the same format, so one reader counts both. The workloads number
-//! the events of each thread from 0, and each thread stays on its CPU, hence in one stream. So the
-//! events of a stream without losses are numbered without a gap, and the number of its first event
-//! is the number of overwritten ones. Where several threads share a CPU, their numbers begin far
-//! enough apart to identify the thread.
+//! Trackway and LTTng-UST write the same format, so one reader counts the events of both. The
+//! workloads number the events of each thread from 0, and each thread stays on its CPU, hence in
+//! one stream. So the events of a stream without losses are numbered without a gap, and the number
+//! of the first event is the number of overwritten events. If several threads share a CPU, their
+//! numbers begin far enough apart to identify the thread.
 
 pub(crate) mod marks;
 pub(crate) mod numbers;
@@ -22,33 +22,35 @@ use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::signals;
 
-/// From the numbers of one thread to those of the next: `LAB_THREAD_BITS` of harness.h.
+/// Bits of an event's number within its thread: `LAB_THREAD_BITS` of harness.h.
 const THREAD_BITS: u32 = 22;
-/// Most events of a thread whose numbers are tracked: a bit each.
+/// Most events of a thread whose numbers are tracked, with one bit each.
 const EVENTS_MAX: u64 = 1 << 30;
 
 /// The counts of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TraceCounts {
-    /// Events.
+    /// Number of events.
     pub(crate) events: u64,
-    /// Bytes of their records: packets' contents without the packets' headers.
+    /// Bytes of the events' records: packet contents without packet headers.
     pub(crate) record_bytes: u64,
     /// Events that the tracer reports as discarded.
     pub(crate) discarded: u64,
-    /// Numbers missing between a stream's first and last event.
+    /// Number of missing events between the first and the last event of each stream.
     pub(crate) gaps: u64,
     /// Sum of the streams' first numbers: the number of overwritten events, if nothing was
     /// discarded.
     pub(crate) before_first: u64,
-    /// Packets that were there before each stream's first, by their own numbers: of all streams.
+    /// Number of packets before the first packet of each stream, by packet numbers, over all
+    /// streams.
     packets_before: u64,
-    /// Fewest and most events of a packet that another one follows.
+    /// Fewest and most events of a packet that is not the last of its stream.
     full: Option<(u64, u64)>,
 }
 
 impl TraceCounts {
-    /// Checks that `events` events were overwritten, by the numbers of the remaining packets.
+    /// Checks that `events` events may have been overwritten, by the numbers of the remaining
+    /// packets.
     fn check_overwritten(&self, events: u64, size: EventSizeKind) -> Result<()> {
         let room = self.overwritten_range(size);
         let is_shown = |(fewest, most): (u64, u64)| {
@@ -66,8 +68,8 @@ impl TraceCounts {
         Err(Error::output("trace", message))
     }
 
-    /// Estimates the least and the largest total of events in all overwritten packets, from the
-    /// full packets that are left. `None`: none is left.
+    /// Estimates the least and the largest number of events in all overwritten packets, from the
+    /// remaining full packets; `None` if no full packet remains.
     fn overwritten_range(&self, size: EventSizeKind) -> Option<(u64, u64)> {
         if self.packets_before == 0 {
             return Some((0, 0));
@@ -88,25 +90,25 @@ impl TraceCounts {
 pub(crate) enum EventSizeKind {
     /// All events take the same number of bytes.
     Same,
-    /// Events are text with their number in it, which has more digits in the end.
+    /// Events are text that contains their number, which has more digits in later events.
     Text,
 }
 
-/// Counts the trace in `folder` or somewhere below; `None` if there is none.
+/// Counts the trace in `folder` or below it; `None` if there is no trace.
 pub(crate) fn count_trace(folder: &Path) -> Result<Option<TraceCounts>> {
     count_with_numbers(folder, |_, _| ())
 }
 
-/// Times (by the stream's clock) and numbers of all events in the trace in `folder` or somewhere
-/// below, stream by stream.
+/// Returns times (by the stream's clock) and numbers of all events in the trace in `folder` or
+/// below it, stream by stream.
 pub(crate) fn read_event_numbers(folder: &Path) -> Result<Vec<(u64, u64)>> {
     let mut found = Vec::new();
     count_with_numbers(folder, |clock, number| found.push((clock, number)))?;
     Ok(found)
 }
 
-/// Computes the account of the events of threads, given the number of events of each, in a trace in
-/// which nothing is overwritten. Events of a single thread are identified by their numbers; several
+/// Computes the account of the events of threads, given the number of events of each, in a trace
+/// without overwritten events. Events of a single thread are identified by their numbers; several
 /// threads have the same numbers.
 pub(crate) fn account_without_overwrites(folder: &Path, emitted: &[u64]) -> Result<Account> {
     if let [_] = emitted {
@@ -116,7 +118,7 @@ pub(crate) fn account_without_overwrites(folder: &Path, emitted: &[u64]) -> Resu
     account_by_count(folder, emitted.iter().sum())
 }
 
-/// Computes the account without numbers, for events that have none of their own.
+/// Computes the account by counting, for events without unique numbers.
 pub(crate) fn account_by_count(folder: &Path, emitted: u64) -> Result<Account> {
     let counted = count_trace(folder)?.unwrap_or_default();
     Ok(Account {
@@ -129,9 +131,9 @@ pub(crate) fn account_by_count(folder: &Path, emitted: u64) -> Result<Account> {
 }
 
 /// Computes the account in a trace that has the newest events of each CPU. Events that are missing
-/// before a thread's first one were overwritten, if the numbers of the remaining packets fit that
-/// count: else the tracer was not on when they were emitted. Events that are missing after it were
-/// lost, and the tracer must report them.
+/// before a thread's first event were overwritten, if the numbers of the remaining packets fit that
+/// count; otherwise the tracer was not on when they were emitted. Events that are missing after the
+/// first event were lost, and the tracer must report them.
 pub(crate) fn account_with_overwrites(
     folder: &Path,
     emitted: &[u64],
@@ -141,9 +143,9 @@ pub(crate) fn account_with_overwrites(
     threads.overwritten_in_packets(&counted, size)
 }
 
-/// Computes the account of a thread in a trace of Trackway. The recorder reports how many events it
-/// has lost, some of which may belong to no stream, and how many were overwritten: as many as are
-/// missing before the first.
+/// Computes the account of a thread in a trace of Trackway. The recorder reports the number of lost
+/// events, some of which may belong to no stream, and the number of overwritten events. The latter
+/// must equal the number of events missing before the first.
 pub(crate) fn account_by_summary(
     folder: &Path,
     emitted: u64,
@@ -166,8 +168,8 @@ fn count_by_thread<'a>(folder: &Path, emitted: &'a [u64]) -> Result<(TraceCounts
     Ok((counted, threads))
 }
 
-/// Computes the account of events of several sizes and without numbers, where there may be some
-/// more than `emitted`.
+/// Computes the account of events of several sizes and without numbers, which may be somewhat more
+/// than `emitted`.
 pub(crate) fn account_of_unnumbered_overwrites(folder: &Path, emitted: u64) -> Result<Account> {
     let counted = count_trace(folder)?.unwrap_or_default();
     let overwritten = emitted.saturating_sub(counted.events);
@@ -181,20 +183,20 @@ pub(crate) fn account_of_unnumbered_overwrites(folder: &Path, emitted: u64) -> R
     })
 }
 
-/// Events found of each thread.
+/// Events found for each thread.
 struct Threads<'a> {
     emitted: &'a [u64],
     found: Vec<Thread>,
-    /// Events of no thread, or that are there twice.
+    /// Number of events that belong to no thread, or occur twice.
     strangers: u64,
 }
 
-/// Events found of a thread.
+/// Events found for one thread.
 struct Thread {
     events: u64,
-    /// The first one's number. Of a thread that has none left, all that it emitted come before it.
+    /// Number of the first event. If no event remains, all emitted events come before the first.
     first: u64,
-    /// A bit for each number.
+    /// One bit for each number.
     found_numbers: Vec<u64>,
 }
 
@@ -217,7 +219,8 @@ impl<'a> Threads<'a> {
         }
     }
 
-    /// Returns the number of events, and the number of missing events before the threads' first.
+    /// Returns the number of found events, and the number of events missing before the threads'
+    /// first ones.
     fn check(&self, counted: &TraceCounts) -> Result<(u64, u64)> {
         let emitted: u64 = self.emitted.iter().sum();
         let found: u64 = self.found.iter().map(|one| one.events).sum();
@@ -230,7 +233,7 @@ impl<'a> Threads<'a> {
         Ok((found, before))
     }
 
-    /// Computes the account where nothing is overwritten.
+    /// Computes the account of a trace without overwritten events.
     fn complete(&self, counted: &TraceCounts) -> Result<Account> {
         let (recorded, _) = self.check(counted)?;
         Ok(Account {
@@ -242,7 +245,8 @@ impl<'a> Threads<'a> {
         })
     }
 
-    /// Computes the account where the oldest are overwritten, and packets have numbers.
+    /// Computes the account of a trace whose oldest events are overwritten, and whose packets have
+    /// numbers.
     fn overwritten_in_packets(
         &self,
         counted: &TraceCounts,
@@ -252,11 +256,11 @@ impl<'a> Threads<'a> {
         self.overwritten(counted)
     }
 
-    /// Computes the account where the tracer has counted the overwritten events.
+    /// Computes the account of a trace for which the tracer has counted the overwritten events.
     fn summarized(&self, counted: &TraceCounts, reported: &RecorderSummary) -> Result<Account> {
         let found = self.overwritten(counted)?;
         reported.check_count("recorded", reported.recorded, found.recorded)?;
-        // The caller reports an account that does not add up.
+        // If the account does not add up, the caller reports it.
         if found.is_complete() {
             reported.check_count("overwrote", reported.overwritten, found.overwritten)?;
         }
@@ -266,7 +270,7 @@ impl<'a> Threads<'a> {
     fn overwritten(&self, counted: &TraceCounts) -> Result<Account> {
         let (recorded, before) = self.check(counted)?;
         let emitted: u64 = self.emitted.iter().sum();
-        // The tracer counts all of its losses, also those before the first remaining event.
+        // The tracer counts all losses, including losses before the first remaining event.
         let lost_after = emitted - before - recorded;
         let lost = counted.discarded;
         Ok(Account {
@@ -281,7 +285,7 @@ impl<'a> Threads<'a> {
 }
 
 impl Thread {
-    /// Adds a number; returns false if it is out of range or there already.
+    /// Adds a number; returns false if it is out of range or was added before.
     fn add(&mut self, number: u64) -> bool {
         let (word, bit) = (number / u64::from(u64::BITS), 1 << (number % u64::from(u64::BITS)));
         let word = usize::try_from(word).ok().and_then(|word| self.found_numbers.get_mut(word));
@@ -293,7 +297,7 @@ impl Thread {
     }
 }
 
-/// Counts, and calls `each` with the time and the number of every event that has one.
+/// Counts a trace, and calls `each` with the time and the number of every event that has a number.
 fn count_with_numbers(
     folder: &Path,
     mut each: impl FnMut(u64, u64),
@@ -315,7 +319,7 @@ pub(crate) fn read_metadata(folder: &Path) -> Result<Trace> {
     Trace::parse(&metadata).map_err(|error| Error::output(what, error))
 }
 
-/// Bytes of the data streams of the trace in `folder` or somewhere below.
+/// Returns the bytes of the data streams of the trace in `folder` or below it.
 pub(crate) fn stream_bytes(folder: &Path) -> Result<u64> {
     let sizes = list_stream_files(folder)?.into_iter().map(|path| {
         let metadata = fs::metadata(&path);
@@ -324,7 +328,7 @@ pub(crate) fn stream_bytes(folder: &Path) -> Result<u64> {
     sizes.sum()
 }
 
-/// Returns the data streams of the trace in `folder` or somewhere below.
+/// Returns the paths of the data streams of the trace in `folder` or below it.
 pub(crate) fn list_stream_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let Some(folder) = find_trace_folder(folder, 0) else { return Ok(Vec::new()) };
     let entries = fs::read_dir(&folder).map_err(Error::io(format!("cannot read {folder:?}")))?;
@@ -349,8 +353,8 @@ fn read_file(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(Error::io(format!("cannot read {path:?}")))
 }
 
-/// Reads the packets of a stream, named `what` in errors, and calls `each` at the events of each
-/// packet. This can take seconds: Ctrl-C ends it.
+/// Reads the packets of a stream and calls `each` for the events of each packet; `what` names the
+/// stream in errors. Reading can take seconds: Ctrl-C ends it.
 pub(crate) fn for_each_packet<'t>(
     (trace, what): (&'t Trace, &str),
     bytes: &[u8],
@@ -377,7 +381,7 @@ pub(crate) fn for_each_packet<'t>(
     Ok(())
 }
 
-/// Adds one stream's events.
+/// Adds the counts of one stream's events.
 fn count_stream(
     of: (&Trace, &str),
     bytes: &[u8],
@@ -417,8 +421,8 @@ fn count_stream(
     Ok(())
 }
 
-/// Finds each event's number: the last integer of its payload, or the one that ends a message, as
-/// in `… (17)`.
+/// Finds each event's number: the last integer of the payload, or the number at the end of a
+/// message, as in `… (17)`.
 #[derive(Default)]
 struct NumberSink {
     in_fields: bool,
@@ -429,7 +433,7 @@ struct NumberSink {
 }
 
 impl NumberSink {
-    /// Ends an event; returns its number, if it has one.
+    /// Ends an event; returns the number of the event, if it has one.
     fn event_ends(&mut self) -> Option<u64> {
         self.events += 1;
         self.last = self.current.or(self.last);
@@ -459,30 +463,30 @@ impl Sink for NumberSink {
     fn float(&mut self, _: f64) {}
 }
 
-/// Parses the number of `… (17)`.
+/// Parses the number at the end of `… (17)`.
 fn parse_number_at_end(text: &[u8]) -> Option<u64> {
     let text = text.strip_suffix(b")")?;
     let start = text.iter().rposition(|&byte| byte == b'(')?;
     std::str::from_utf8(&text[start + 1..]).ok()?.parse().ok()
 }
 
-/// A recorder's summary of its events at the end (`trackway record --summary-json`).
+/// A recorder's summary of its events (`trackway record --summary-json`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct RecorderSummary {
     /// Events in the trace.
     pub(crate) recorded: u64,
-    /// Events discarded.
+    /// Events that were discarded.
     pub(crate) lost: u64,
     /// Events overwritten by newer ones.
     pub(crate) overwritten: u64,
 }
 
 impl RecorderSummary {
-    /// Reads the part of the file for `programs`, or for the `kernel`.
+    /// Reads the summary of a part of the recording, `programs` or `kernel`, from `file`.
     ///
     /// # Errors
     ///
-    /// If it has no summary of this part.
+    /// If the file has no summary of this part.
     pub(crate) fn read(file: &Path, part: &str) -> Result<Self> {
         let text = fs::read_to_string(file).map_err(Error::io(format!("cannot read {file:?}")))?;
         Self::parse(&text, part)
@@ -494,7 +498,7 @@ impl RecorderSummary {
         serde_json::from_value(summary.get_mut(part)?.take()).ok()
     }
 
-    /// Checks that the trace has as many events as reported.
+    /// Checks that the trace has as many events as the tracer reports.
     pub(crate) fn check_count(&self, did: &str, reported: u64, found: u64) -> Result<()> {
         if reported == found {
             return Ok(());

@@ -1,9 +1,9 @@
-//! Numbers of events, in the order in which a tracer's own output has them: whether all are there.
+//! Numbers of events, in the order of the tracer's own output, and the check that all are present.
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::results::Account;
 
-/// Numbers found so far, of one thread.
+/// Numbers of one thread's events that were found so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Numbers {
     events: u64,
@@ -26,16 +26,17 @@ impl Numbers {
         self.events
     }
 
-    /// Returns the number of missing events between the first and the last, or after the last.
+    /// Returns the number of events missing after the first recorded one.
     pub(crate) fn missing(&self, emitted: u64) -> u64 {
         emitted.saturating_sub(self.first.unwrap_or(0)).saturating_sub(self.events)
     }
 
-    /// Computes the account of the events, with the tracer's own count of the missing ones.
+    /// Computes the account of the events, given the tracer's own count of missing events.
     ///
     /// # Errors
     ///
-    /// If numbers are out of order, larger than those emitted, or missing without being lost.
+    /// If numbers are out of order, larger than the emitted ones, or missing without a reported
+    /// loss.
     pub(crate) fn account(
         &self,
         tracer: &str,
@@ -92,7 +93,7 @@ mod tests {
             assert!(wrong.account("it", 10, lost, 0).is_err(), "{wrong:?}");
         }
         assert!(make_numbers(0..11).account("it", 10, 0, 0).is_err());
-        // Nothing at all is for the engine to judge.
+        // The engine judges an account without recorded events.
         assert_eq!(make_numbers([]).account("it", 10, 10, 0).expect("none").recorded, 0);
     }
 

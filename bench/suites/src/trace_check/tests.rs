@@ -1,4 +1,4 @@
-//! Tests of the module above.
+//! Tests of the module `trace_check`.
 
 use super::*;
 
@@ -30,7 +30,8 @@ fn what_is_missing_at_the_begin_must_have_been_in_packets() {
         let found = account(first, 4, EventSizeKind::Same).expect("four packets");
         assert_eq!((found.overwritten, found.is_complete()), (first, true));
     }
-    // On from the 20th event on, or from the begin: packets are as many.
+    // The tracer was on only from the 20th event on, or from the begin with the same number of
+    // packets.
     for (first, packets) in [(420, 4), (380, 4), (20, 0), (400, 3), (0, 1)] {
         let error = account(first, packets, EventSizeKind::Same).unwrap_err().to_string();
         assert!(error.contains("missing at the begin"), "{error}");
@@ -53,7 +54,7 @@ fn each_number_is_there_once_or_lost() {
     assert!(kept(&[0, 1, 2, 3], 0).expect("all").is_complete());
     assert!(kept(&[0, 3], 2).expect("some").is_complete());
     assert!(!kept(&[0, 3], 1).expect("fewer than are missing").is_complete());
-    // The right count with wrong numbers.
+    // The count of events is right, but the numbers are wrong.
     for numbers in [[0, 1, 1, 3], [0, 1, 2, 64]] {
         let error = kept(&numbers, 0).unwrap_err().to_string();
         assert!(error.contains("4 events, 3 with numbers of threads and once each"), "{error}");
@@ -74,7 +75,7 @@ fn our_recorder_must_say_what_is_overwritten_as_others_packets_do() {
     assert!(found(40..100, (40, 0)).expect("the first are lost").is_complete());
     assert!(found(40..90, (10, 40)).expect("the last are lost").is_complete());
     assert!(!found(40..90, (0, 50)).expect("the last, and it says nothing").is_complete());
-    // On from the 40th event on: more are missing than were overwritten.
+    // The tracer was on only from the 40th event on: more events are missing than were overwritten.
     for reported in [0, 20, 60] {
         let error = found(40..100, (0, reported)).unwrap_err().to_string();
         assert!(error.contains(&format!("overwrote {reported} events")), "{error}");

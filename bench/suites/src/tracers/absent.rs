@@ -1,5 +1,5 @@
-//! Tracers that the survey measured, or that users expect, and that cannot be measured by events of
-//! a program here: each with its reason.
+//! Tracers that cannot be measured by events of a program on this machine, each with the reason.
+//! The survey measured them, or users expect them.
 
 use std::path::Path;
 
@@ -12,27 +12,27 @@ use trackway_bench_engine::tracer::{Availability, Tracer};
 
 use super::name;
 
-/// A tracer that cannot be measured here.
+/// A tracer that cannot be measured on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Absent {
-    /// Records no events of programs.
+    /// Records no user events.
     Strace,
-    /// Needs a module of the kernel.
+    /// Needs a kernel module.
     SystemTap,
     /// A library around programs that use MPI; Debian has no package of it.
     Extrae,
-    /// The same.
+    /// A library around programs that use MPI; Debian has no package of it.
     VampirTrace,
-    /// Needs a module of the kernel.
+    /// Needs a kernel module.
     SysDig,
 }
 
 impl Absent {
-    /// All of them.
+    /// All of these tracers.
     pub(crate) const ALL: [Self; 5] =
         [Self::Strace, Self::SystemTap, Self::Extrae, Self::VampirTrace, Self::SysDig];
 
-    /// Returns the reason for its absence.
+    /// Returns the reason for the tracer's absence.
     fn reason(self, has: impl Fn(&str) -> bool, takes_modules: bool) -> String {
         let missing =
             |program: &str| (!has(program)).then(|| format!("{program} is not installed"));
@@ -46,11 +46,12 @@ impl Absent {
                     .to_owned(),
             )],
             Self::SystemTap => vec![missing("stap"), module],
-            // Both are libraries around MPI, which programs are started with.
+            // Extrae and VampirTrace are libraries around MPI, with which programs are started.
             Self::Extrae => vec![missing("extrae-cmd")],
             Self::VampirTrace => vec![missing("vtcc")],
-            // Its marks are lines that programs write to /dev/null: system calls, which its module
-            // sees. (Debian's has no probe that does without, as newer ones do.)
+            // Programs make sysdig's marks by writing lines to /dev/null; its kernel module
+            // observes these system calls. (Debian's version has no probe that works without the
+            // module; newer versions do.)
             Self::SysDig => vec![missing("sysdig"), module],
         };
         let reasons: Vec<String> = reasons.into_iter().flatten().collect();

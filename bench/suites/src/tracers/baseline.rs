@@ -1,5 +1,5 @@
-//! Reference points for tracers: nothing, the clock, the lightest possible tracer, and the most
-//! common one: text.
+//! Baselines of tracers: the empty loop, the clock, the lightest possible tracer, and text, which
+//! is the most common tracer.
 
 use std::process::Command;
 
@@ -13,19 +13,19 @@ use trackway_bench_engine::tracer::{Availability, Starts, Tracer};
 
 use super::name;
 
-/// The program of all baselines but one.
+/// The program of all baselines except `printf`.
 pub(crate) const PROGRAM: &str = "baseline";
-/// Its program.
+/// The program of the baseline `printf`.
 const PRINTF_PROGRAM: &str = "printf";
 
-/// One of the loops of baseline.c, or printf.c.
+/// A loop of baseline.c or printf.c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Baseline {
     /// The loop alone.
     Empty,
     /// The processor's clock.
     Rdtsc,
-    /// The survey's "LW-UST": clock, and a copy to a ring of this CPU.
+    /// The survey's "LW-UST": reads the clock, and copies to a ring of this CPU.
     LwUst,
     /// Formatting by `snprintf` of the time and the fields into a ring of the thread.
     Printf,
@@ -120,7 +120,7 @@ impl Tracer for Baseline {
     fn tear_down(&mut self) {}
 }
 
-/// Checks that there is a C compiler, which every tracer here needs.
+/// Checks that there is a C compiler, which every tracer needs.
 pub(super) fn check_compiler(has_compiler: bool) -> Availability {
     if has_compiler {
         Availability::Ready
@@ -129,7 +129,7 @@ pub(super) fn check_compiler(has_compiler: bool) -> Availability {
     }
 }
 
-/// Starts `program` `count` times, each command prepared by `prepare`.
+/// Starts `program` `count` times; `prepare` prepares each command.
 pub(super) fn measure_program_starts(
     workspace: &Workspace,
     program: &str,

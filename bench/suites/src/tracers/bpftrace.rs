@@ -1,4 +1,4 @@
-//! bpftrace on a probe of <sys/sdt.h>: it counts, as its users have it do, and keeps no events.
+//! bpftrace on a probe of <sys/sdt.h>: it counts events, as its users do, and keeps none.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ use trackway_bench_engine::tracer::{Availability, Tracer};
 use super::ftrace::{PROBE_PROGRAM, check_probe_support};
 use super::{batch_arguments, name};
 
-/// Its output file, in the scratch folder.
+/// Output file of bpftrace, in the scratch folder.
 const OUTPUT: &str = "bpftrace.json";
 
 /// The adapter.
@@ -63,7 +63,7 @@ impl Tracer for Bpftrace {
         words.extend(batch_arguments(case.payload.work(), case, plan, self.batch_events()));
         let mut command = build_command(&script, &words, &workspace.path(OUTPUT));
         let finished = child::run(&mut command, self.name())?;
-        // It prints other lines in between.
+        // bpftrace prints other lines between the batches.
         let lines = finished.stdout.lines().filter(|line| line.starts_with("batch "));
         let batches = workload::parse_batches(&lines.collect::<Vec<&str>>().join("\n"))?;
         self.emitted = batches.iter().map(|batch| batch.events).sum();
@@ -79,20 +79,20 @@ impl Tracer for Bpftrace {
     fn tear_down(&mut self) {}
 }
 
-/// Makes the command of bpftrace with a script, which runs these words, split at spaces, and writes
-/// lines of JSON.
+/// Makes the command of bpftrace with a script; bpftrace runs the command `words`, split at spaces,
+/// and writes lines of JSON.
 pub(super) fn build_command(script: &str, words: &[String], output: &Path) -> Command {
     let mut command = Command::new("bpftrace");
     command.args(["-f", "json", "-e", script, "-c", &words.join(" "), "-o"]).arg(output);
     command
 }
 
-/// Its output.
+/// The output of bpftrace.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct BpftraceOutput {
-    /// Its maps, by their names.
+    /// bpftrace's maps, by name.
     maps: serde_json::Map<String, Value>,
-    /// Events that it reports as lost.
+    /// Number of events that bpftrace reports as lost.
     pub(super) lost: u64,
 }
 
@@ -105,7 +105,7 @@ impl BpftraceOutput {
         Ok(Self::of(&text))
     }
 
-    /// Parses lines of JSON, ignoring other lines in between.
+    /// Parses lines of JSON, ignoring other lines.
     pub(super) fn of(text: &str) -> Self {
         let mut results = Self::default();
         for line in text.lines() {
@@ -124,7 +124,7 @@ impl BpftraceOutput {
         self.maps.get(map).and_then(Value::as_u64).unwrap_or(0)
     }
 
-    /// Returns the counts of a map by its keys.
+    /// Returns the counts of a map, by key.
     pub(super) fn counts(&self, map: &str) -> impl Iterator<Item = (&str, u64)> {
         let counts = self.maps.get(map).and_then(Value::as_object).into_iter().flatten();
         counts.filter_map(|(key, count)| Some((key.as_str(), count.as_u64()?)))

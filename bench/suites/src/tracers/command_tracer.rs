@@ -1,5 +1,5 @@
-//! User-space tracers around whole commands: the account of a command's events, from any number of
-//! processes, recorded to disk or into flight recorders.
+//! User-space tracers of whole commands, which record to disk or into flight recorders; and the
+//! account of a command's events, from any number of processes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,26 +20,26 @@ use crate::trace_check::marks::{FoundMarks, MadeMarks, MarkEvent};
 
 /// Folder of traces, in the scratch folder.
 const TRACE_FOLDER: &str = "whole-trace";
-/// Longest that a command has, in seconds.
+/// Longest time of a command, in seconds.
 const LIMIT_S: u64 = 60;
-/// LTTng's library that traces calls of the allocator, where the loader finds it.
+/// Name of LTTng's library that traces calls to the allocator; the dynamic loader finds it.
 pub(crate) const LTTNG_LIBC: &str = "liblttng-ust-libc-wrapper.so.1";
 
-/// The reason for missing events of the allocator, if the preload helper is not here.
+/// The reason for missing events of the allocator, if the preload helper is not installed.
 pub(crate) const NO_HELPER: &str = "libtrackway-libc.so is not beside this executable";
 
-/// Returns the preload helper, if it is here.
+/// Returns the path of the preload helper, if it is installed.
 pub(crate) fn find_preload_helper(tools: &BuildTools) -> Option<PathBuf> {
     let helper = tools.library.as_ref()?.with_file_name("libtrackway-libc.so");
     helper.is_file().then_some(helper)
 }
 
-/// The known events of a command.
+/// The events of a command that the bench can check.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum KnownEvents {
-    /// Their number.
+    /// All events; their number is known.
     Count(u64),
-    /// Its marks, which are among its calls of the allocator.
+    /// The marks of the command, which are among its calls to the allocator.
     Marks(EventStorage),
 }
 
@@ -47,15 +47,15 @@ pub(crate) enum KnownEvents {
 #[derive(Debug)]
 pub(crate) struct CommandOutcome {
     pub(crate) finished: ProgramOutput,
-    /// The account of its known events.
+    /// The account of the known events.
     pub(crate) account: Account,
     /// Number of events that the tracer reports.
     pub(crate) events: u64,
 }
 
 impl CommandOutcome {
-    /// Makes the result of a command whose trace is in a folder, with the account of all events by
-    /// `tracer`.
+    /// Makes the outcome of a command whose trace is in a folder, given the account of all events
+    /// by `tracer`.
     fn new(
         tracer: &str,
         trace: &Path,
@@ -106,7 +106,7 @@ pub(crate) fn record_with_trackway(
 pub(crate) struct Ust(Daemon);
 
 impl Ust {
-    /// Returns the reason if it is not available.
+    /// Returns the reason if LTTng-UST is not available.
     pub(crate) fn absence(workspace: &Workspace) -> Option<String> {
         match Lttng::with_own_daemon().availability(workspace) {
             Availability::Ready => None,
@@ -114,8 +114,8 @@ impl Ust {
         }
     }
 
-    /// Returns the reason if LTTng's library for the allocator is absent: the loader warns, and
-    /// continues without it.
+    /// Returns the reason if LTTng's library for the allocator is absent: the dynamic loader only
+    /// warns, and continues without the library.
     pub(crate) fn absence_of_libc(workspace: &Workspace) -> Option<String> {
         let loads = || {
             let [program, nothing] = workspace.tools.nothing();
@@ -132,13 +132,13 @@ impl Ust {
         Daemon::start(workspace).map(Self)
     }
 
-    /// Returns its processes, as an argument of the workloads' `load`.
+    /// Returns the ids of the daemon's processes, as an argument of the workloads' `load`.
     pub(crate) fn processes(&self) -> String {
         let pids: Vec<String> = self.0.processes().iter().map(u32::to_string).collect();
         pids.join(",")
     }
 
-    /// Runs a command with this library preloaded, while a session records the events of `rule` to
+    /// Runs a command with the library `preload`, while a session records the events of `rule` to
     /// disk.
     pub(crate) fn record(
         &self,

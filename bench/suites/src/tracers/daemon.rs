@@ -1,13 +1,13 @@
 //! LTTng's session daemon, private to the bench: the bench starts and ends it, and other daemons do
 //! not find it.
 //!
-//! An ordinary user's daemon uses LTTNG_HOME, whose name must be short: it is the prefix of the
-//! sockets' names, and lttng-sessiond aborts if one is longer than an address has room for
+//! A user other than root has LTTNG_HOME, whose name must be short: it is the prefix of the
+//! sockets' names, and lttng-sessiond aborts if a name exceeds the size of a socket address
 //! (unix(7)). Root's daemon has its sockets in /var/run/lttng, which cannot be configured, and
-//! there may be only one: so each LTTng process of the bench gets a mount namespace of its own, in
-//! which a scratch folder is mounted over /var/run. It is not mounted over /var/run/lttng: another
-//! bench or daemon that removes that folder removes the mounts over it in all namespaces, and a
-//! daemon that begins then fails an assertion (lttng-tools 2.13,
+//! there may be only one. So each LTTng process of the bench gets a separate mount namespace, in
+//! which a scratch folder is mounted over /var/run. The mount point is not /var/run/lttng: another
+//! bench or daemon that removes that folder removes the mounts over it in all namespaces. A daemon
+//! that begins then fails an assertion (lttng-tools 2.13,
 //! `notification_thread_command_list_triggers`).
 
 use std::ffi::{CStr, CString};
@@ -27,28 +27,28 @@ use trackway_bench_engine::host::cleanup_shell::CleanupShell;
 use trackway_bench_engine::host::workspace::{Workspace, create_private_dir};
 use trackway_bench_engine::signals;
 
-/// Folder of root's sockets.
+/// Mount point above the folder of root's sockets.
 const RUN: &CStr = c"/var/run";
-/// Most bytes of LTTNG_HOME: the longest name of a socket in it is
-/// `/.lttng/ustconsumerd64/health`, more or less, and `sockaddr_un` has 107.
+/// Most bytes of LTTNG_HOME: the longest name of a socket in this folder is about
+/// `/.lttng/ustconsumerd64/health`, and `sockaddr_un` has 107 bytes.
 const HOME_BYTES_MAX: usize = 64;
-/// Time that the daemon has to begin.
+/// Time limit of the daemon's start.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// Interval of requests meanwhile.
+/// Interval of checks during the daemon's start.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The folder in which the LTTng processes of the bench find each other.
 #[derive(Debug, Clone)]
 pub(crate) struct LttngHome {
     home: PathBuf,
-    /// It, where `home` is a name that it has by this.
+    /// Descriptor of the folder, if `home` is a path through this descriptor.
     _opened: Option<Arc<File>>,
-    /// For root: the folder that lies over [`RUN`].
+    /// For root: the folder that is mounted over [`RUN`].
     run: Option<CString>,
 }
 
 impl LttngHome {
-    /// Makes the folders, in the scratch folder.
+    /// Creates the folders in the scratch folder.
     pub(crate) fn new(workspace: &Workspace) -> Result<Self> {
         let home = workspace.path("lttng-home");
         create_private_dir(&home)?;
@@ -65,7 +65,7 @@ impl LttngHome {
         Ok(Self { home, _opened: None, run: Some(run) })
     }
 
-    /// Makes `command` a process that finds the bench's daemon only.
+    /// Restricts `command` to the bench's daemon.
     pub(crate) fn set_environment(&self, command: &mut Command) {
         command.env("LTTNG_HOME", &self.home).env_remove("LTTNG_RUNDIR").env_remove("LD_PRELOAD");
         if let Some(run) = self.run.clone() {
@@ -75,8 +75,8 @@ impl LttngHome {
     }
 }
 
-/// Returns a name of a folder that is short enough for sockets in it. A long name is replaced by
-/// one through the returned descriptor, which is valid as long as that is open, and leaves nothing
+/// Returns a path of a folder that is short enough for sockets. A long path is replaced by a path
+/// through the returned descriptor, which is valid while the descriptor is open, and leaves nothing
 /// in the file system.
 fn shorten_path(folder: PathBuf) -> Result<(PathBuf, Option<Arc<File>>)> {
     if folder.as_os_str().len() <= HOME_BYTES_MAX {
@@ -87,7 +87,7 @@ fn shorten_path(folder: PathBuf) -> Result<(PathBuf, Option<Arc<File>>)> {
     Ok((name.into(), Some(Arc::new(opened))))
 }
 
-/// Moves the calling process to a mount namespace in which `folder` is seen at `at`.
+/// Moves the calling process to a mount namespace in which `folder` is mounted at `at`.
 fn mount_over(folder: &CStr, at: &CStr) -> io::Result<()> {
     let private = libc::MS_REC | libc::MS_PRIVATE;
     let (none, root) = (c"none".as_ptr(), c"/".as_ptr());
@@ -100,8 +100,8 @@ fn mount_over(folder: &CStr, at: &CStr) -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The running daemon. It ends with this process, for any reason: a daemon in a namespace of its
-/// own would be found by no user.
+/// The running daemon. It ends with this process, for any reason: no user could find a daemon in a
+/// separate namespace.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     home: LttngHome,
@@ -111,7 +111,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it, and waits until it answers.
+    /// Starts the daemon, and waits until it answers.
     pub(crate) fn start(workspace: &Workspace) -> Result<Self> {
         let home = LttngHome::new(workspace)?;
         let log = workspace.path("lttng-sessiond.log");
@@ -155,12 +155,12 @@ impl Daemon {
         command
     }
 
-    /// Makes `command` one that finds the daemon.
+    /// Sets the environment of `command` so that it finds the daemon.
     pub(crate) fn set_environment(&self, command: &mut Command) {
         self.home.set_environment(command);
     }
 
-    /// Processes of the daemon: itself and its descendants.
+    /// Returns the ids of the daemon and its descendants.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let mut known = vec![self.pid];
         let parents = list_process_parents();
@@ -181,13 +181,14 @@ impl Drop for Daemon {
     }
 }
 
-/// Returns all processes with their parents, from proc_pid_stat(5).
+/// Returns all processes with their parents, from the fields of proc_pid_stat(5).
 fn list_process_parents() -> Vec<(u32, u32)> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     pids.filter_map(|pid| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name may hold anything, also spaces and parentheses: fields count from the last.
+        // The name may contain spaces and parentheses: fields are counted after the last
+        // parenthesis.
         let mut fields = stat[stat.rfind(')')? + 2..].split(' ');
         Some((pid, fields.nth(1)?.parse().ok()?))
     })

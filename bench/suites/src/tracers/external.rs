@@ -1,5 +1,5 @@
-//! Tracers that are other projects' programs or crates, measured by one number: those that the
-//! survey and the slides compare, and those that users expect.
+//! Tracers that are other projects' programs or crates, measured with one number per event: tracers
+//! that the survey and the slides compare, and tracers that users expect.
 
 use trackway_bench_engine::tracer::Tracer;
 
@@ -10,7 +10,7 @@ use super::peer::Peer;
 use super::perf::Perf;
 use super::uftrace::Uftrace;
 
-/// Names of their rows.
+/// Names of the rows of external tracers.
 pub(crate) mod name {
     /// ftrace, by a uprobe event on a probe.
     pub(crate) const FTRACE_UPROBE: &str = "ftrace-uprobe";
@@ -18,7 +18,7 @@ pub(crate) mod name {
     pub(crate) const FTRACE_MARKER: &str = "ftrace-marker";
     /// perf, by a uprobe event on a probe.
     pub(crate) const PERF: &str = "perf";
-    /// bpftrace on a probe, which counts.
+    /// bpftrace on a probe, which counts events.
     pub(crate) const BPFTRACE: &str = "bpftrace";
     /// uftrace: a function's entry, argument and exit.
     pub(crate) const UFTRACE: &str = "uftrace";
@@ -38,7 +38,7 @@ pub(crate) mod name {
     pub(crate) const SYSDIG: &str = "sysdig";
 }
 
-/// Returns all of them, in the order of their rows.
+/// Returns all external tracers, in the order of their rows.
 pub(super) fn external_tracers() -> Vec<Box<dyn Tracer>> {
     let mut all: Vec<Box<dyn Tracer>> = vec![
         Box::new(Uftrace::default()),
@@ -53,7 +53,7 @@ pub(super) fn external_tracers() -> Vec<Box<dyn Tracer>> {
     all
 }
 
-/// Returns true if the tracer of this name is one of them.
+/// Returns true if the tracer of this name is external.
 pub(crate) fn is_external(name: &str) -> bool {
     external_tracers().iter().any(|tracer| tracer.name() == name)
 }

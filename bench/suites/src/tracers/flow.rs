@@ -1,8 +1,8 @@
-//! Recording at full speed to files: how long it took until all was there, for all tracers alike.
+//! Recording at full speed to files: the time until all events were written, for all tracers alike.
 //!
-//! Main invariant: the time is that from the threads' first event to the last write to any of the
-//! trace's streams, by the file system. So it includes neither the tracer's start nor the polling
-//! of its command.
+//! Main invariant: the time is from the threads' first event to the last write to a stream of the
+//! trace, by the file system's timestamps. So it includes neither the tracer's start nor the
+//! polling of its command.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,12 +17,12 @@ use trackway_bench_engine::tracer::Flow;
 use super::format_number;
 use crate::trace_check;
 
-/// Arguments of a workload program that emits from two threads for so long.
+/// Returns the arguments of a workload program that emits from two threads for this time.
 pub(super) fn workload_arguments(milliseconds: u32) -> [String; 4] {
     ["for".to_owned(), "number".to_owned(), format_number(2), format_number(milliseconds.into())]
 }
 
-/// Makes the flow from the timings, the workload's output and the trace, which is then removed.
+/// Computes the flow from the timings, the workload's output and the trace, and removes the trace.
 /// `account` gets the number of events of each thread.
 pub(super) fn compute_flow(
     output: &str,
@@ -56,7 +56,7 @@ pub(super) fn compute_flow(
     })
 }
 
-/// Returns the time of the last write to any of them, in ns since 1970.
+/// Returns the time of the last write to any of these files, in ns since 1970.
 fn last_write_ns(files: &[File]) -> io::Result<u64> {
     let mut last = None;
     for file in files {
@@ -80,7 +80,7 @@ mod tests {
         let at = |seconds: u64| {
             UNIX_EPOCH + std::time::Duration::from_nanos(began_ns + seconds * 1_000_000_000)
         };
-        // The description of the events may come later.
+        // The metadata may be written later; its time does not count.
         for (name, seconds) in [("metadata", 9), ("stream_0", 1), ("stream_1", 3)] {
             let mut options = File::options();
             let file = options.create(true).write(true).truncate(true).open(inner.join(name));

@@ -1,5 +1,5 @@
-//! ftrace in a private instance: a probe of <sys/sdt.h> with a uprobe event on it, and the marker.
-//! Its buffers are overwritten, and read only afterwards.
+//! ftrace in a private instance: a uprobe event on a probe of <sys/sdt.h>, and the marker. The
+//! instance's buffers are overwritten, and read only after the run.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -23,17 +23,17 @@ use crate::trace_check::numbers::{Numbers, number_after};
 pub(super) const PROBE_PROGRAM: &str = "usdt";
 /// The program that writes to the marker.
 const MARKER_PROGRAM: &str = "marker";
-/// File of its buffers' pages, in the scratch folder.
+/// File of the pages of ftrace's buffers, in the scratch folder.
 const PAGES: &str = "ftrace.pages";
-/// The probe.
+/// Name of the probe.
 const PROBE: &str = "number";
 
 /// The source of ftrace's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EventSource {
-    /// By a breakpoint of the kernel's on the probe.
+    /// A breakpoint of the kernel on the probe.
     Uprobe,
-    /// By write(2).
+    /// A write(2) to the marker file.
     Marker,
 }
 
@@ -42,7 +42,7 @@ enum EventSource {
 pub(crate) struct Ftrace {
     source: EventSource,
     emitted: u64,
-    /// First in order: an event cannot go while an instance has it on.
+    /// Dropped first: an event cannot be removed while an instance has it enabled.
     instance: Option<Instance>,
     uprobe: Option<Uprobe>,
     tracefs: Option<Tracefs>,
@@ -67,13 +67,13 @@ impl Ftrace {
         self.instance.as_ref().ok_or_else(|| Error::output(self.name(), "it is not set up"))
     }
 
-    /// Turns the probe's event on or off; the marker is always on.
+    /// Enables or disables the probe's event; the marker is always enabled.
     fn switch(&self, is_on: bool) -> Result<()> {
         let Some(uprobe) = &self.uprobe else { return Ok(()) };
         self.instance()?.write(&uprobe.enable(), if is_on { "1" } else { "0" })
     }
 
-    /// Records the workload.
+    /// Records the workload's events.
     fn record(
         &self,
         workspace: &Workspace,
@@ -104,8 +104,8 @@ impl Ftrace {
         let instance = self.instance()?;
         let stats = instance.stats()?;
         let mut numbers = Numbers::default();
-        // The thread stayed on one CPU, so that all events are in one buffer: whole traces, which
-        // are merged, take far longer to read.
+        // The thread stays on one CPU, so that all events are in one buffer. The merged trace of
+        // all CPUs takes far longer to read.
         for cpu in instance.cpus() {
             read_numbers(&cpu.join("trace"), &mut numbers)?;
         }
@@ -124,7 +124,7 @@ impl Ftrace {
         })
     }
 
-    /// Moves the buffers' pages to files, as trace-cmd does: as they are.
+    /// Moves the buffers' pages to files, unchanged, like trace-cmd.
     fn save(&self, workspace: &Workspace) -> Result<()> {
         workspace.clear(PAGES);
         create_private_dir(&workspace.path(PAGES))?;
@@ -217,7 +217,7 @@ impl Tracer for Ftrace {
     }
 }
 
-/// Adds the numbers of the events in a buffer, as text: `… number: (0x55…) value=17`.
+/// Adds the numbers of the events in a buffer, which is text: `… number: (0x55…) value=17`.
 pub(super) fn read_numbers(path: &Path, numbers: &mut Numbers) -> Result<()> {
     let what = || format!("cannot read {}", path.display());
     let file = File::open(path).map_err(Error::io(what()))?;
@@ -230,7 +230,7 @@ pub(super) fn read_numbers(path: &Path, numbers: &mut Numbers) -> Result<()> {
     Ok(())
 }
 
-/// Moves the pages of a buffer to a file, without waiting for more.
+/// Moves the pages of a buffer to a file, without waiting for more pages.
 fn save_pages(from: &Path, to: &Path) -> Result<()> {
     let mut pages = Vec::new();
     read_pages(from, PRODUCER_BYTES, |page| pages.extend(page))?;
@@ -259,7 +259,7 @@ pub(super) fn check_probe_support() -> Availability {
     }
 }
 
-/// Makes a uprobe event of this name on the workload's probe.
+/// Makes a uprobe event with this name on the workload's probe.
 pub(super) fn create_uprobe(
     workspace: &Workspace,
     tracefs: &Tracefs,
@@ -268,7 +268,7 @@ pub(super) fn create_uprobe(
     create_uprobe_of(&workspace.compile(PROBE_PROGRAM, &[])?, tracefs, event)
 }
 
-/// Makes a uprobe event of this name on another program's probe.
+/// Makes a uprobe event with this name on another program's probe.
 pub(super) fn create_uprobe_of(program: &Path, tracefs: &Tracefs, event: &str) -> Result<Uprobe> {
     let probe = Probe::find(program, PROBE)?;
     Uprobe::new(tracefs, event, program, probe.offset, &probe.fetch)

@@ -1,5 +1,5 @@
 //! LTTng-UST 2.13, set up as in its own benchmark: a snapshot session, whose rings are overwritten
-//! and read only afterwards, so that no consumer disturbs the measurement.
+//! and read only after the run, so that no consumer disturbs the measurement.
 
 use std::cell::{Ref, RefCell};
 use std::collections::HashMap;
@@ -24,15 +24,15 @@ use super::{FLOW_BYTES, PRODUCER_BYTES, PRODUCER_SUB_BUFFERS, RING_BYTES};
 use super::{batch_arguments, flow, name};
 use crate::trace_check::{self, EventSizeKind};
 
-/// The workload.
+/// Name of the workload.
 const PROGRAM: &str = "lttng";
 /// Folder of traces, in the scratch folder.
 const TRACE_FOLDER: &str = "lttng-trace";
 
-/// The daemon that both adapters use; it ends when the last of them is dropped.
+/// The daemon that LTTng's adapters share; it ends when the last of them is dropped.
 pub(super) type SharedDaemon = Rc<RefCell<Option<Daemon>>>;
 
-/// Makes a daemon that was not started yet.
+/// Makes a shared daemon that is not started yet.
 pub(super) fn shared_daemon() -> SharedDaemon {
     Rc::default()
 }
@@ -40,7 +40,7 @@ pub(super) fn shared_daemon() -> SharedDaemon {
 /// The measured variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Variant {
-    /// The daemon is there, a session is not.
+    /// The daemon runs, without a session.
     Off,
     /// Tracepoints.
     Tracepoint,
@@ -67,7 +67,7 @@ impl Lttng {
         }
     }
 
-    /// Makes the adapter with the daemon, without a session.
+    /// Makes the adapter with a daemon, but without a session.
     pub(super) fn without_session(daemon: &SharedDaemon) -> Self {
         Self::new(Variant::Off, daemon)
     }
@@ -77,12 +77,12 @@ impl Lttng {
         Self::with_tracepoints(&shared_daemon())
     }
 
-    /// Makes the recording adapter.
+    /// Makes the adapter that records tracepoints.
     pub(super) fn with_tracepoints(daemon: &SharedDaemon) -> Self {
         Self::new(Variant::Tracepoint, daemon)
     }
 
-    /// Makes the adapter that records text.
+    /// Makes the adapter that records formatted text.
     pub(super) fn with_tracef(daemon: &SharedDaemon) -> Self {
         Self::new(Variant::Tracef, daemon)
     }
@@ -119,8 +119,8 @@ impl Lttng {
         session.begin_again(&daemon, &workspace.path(TRACE_FOLDER))
     }
 
-    /// Records at least this number of events, numbered and with the thread's id, to `folder`,
-    /// without loss: the program waits if it is too fast. Returns their number.
+    /// Records at least this number of events to `folder`, numbered and with the thread's id,
+    /// without loss: the program waits if it is too fast. Returns the number of events.
     pub(crate) fn record_all(
         &self,
         workspace: &Workspace,
@@ -141,7 +141,7 @@ impl Lttng {
         };
         session.begin_again(&daemon, folder)?;
         let mut command = self.workload(workspace)?;
-        // LTTng also requires the program's permission to wait.
+        // LTTng also requires the program's permission to block.
         command.env("LTTNG_UST_ALLOW_BLOCKING", "1").args(["batches", "number"]);
         command.args([threads, batches, BATCH_EVENTS].map(|number| number.to_string()));
         child::run(&mut command, self.name())?;
@@ -168,7 +168,8 @@ impl Tracer for Lttng {
         if missing != Availability::Ready {
             return missing;
         }
-        // Checks that the bench's processes can be isolated from others, and still see its folder.
+        // Checks that the bench's LTTng processes can be isolated from others, and still access the
+        // bench's folder.
         let tried = LttngHome::new(workspace).and_then(|home| {
             let mut command = Command::new("sh");
             home.set_environment(
@@ -289,7 +290,7 @@ impl Tracer for Lttng {
         let mut command = self.workload(workspace)?;
         let finished =
             child::run(command.args(flow::workload_arguments(milliseconds)), self.name())?;
-        // The command waits until all is written.
+        // The command waits until all events are written.
         self.daemon()?.lttng(&["stop", SESSION])?;
         let trace = workspace.path(TRACE_FOLDER);
         let account = |emitted: &[u64]| {
@@ -314,7 +315,8 @@ impl Tracer for Lttng {
     }
 }
 
-/// Bytes of a mode's buffers for each CPU, and how many sub-buffers these have.
+/// Returns the size of the per-CPU buffers in a buffer state, in bytes, and their number of
+/// sub-buffers.
 const fn buffer_dimensions(mode: BufferState) -> (u64, u64) {
     match mode {
         BufferState::Overwrite => (RING_BYTES, SUB_BUFFERS),
@@ -340,8 +342,8 @@ fn check_packages(has: impl Fn(&str) -> bool, is_file: impl Fn(&str) -> bool) ->
     }
 }
 
-/// Returns the memory of the shared-memory files that these processes have open, each counted once;
-/// `None` without the right to inspect them.
+/// Returns the memory of the shared-memory files that these processes have open, each file counted
+/// once; `None` without the right to inspect the processes.
 pub(crate) fn shared_bytes(pids: &[u32]) -> Option<u64> {
     /// Unit of `st_blocks`: stat(2).
     const BLOCK_BYTES: u64 = 512;

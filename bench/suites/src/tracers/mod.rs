@@ -1,4 +1,4 @@
-//! The adapters.
+//! The adapters of all tracers.
 
 mod absent;
 pub(crate) mod baseline;
@@ -27,13 +27,14 @@ pub(crate) use external::is_external;
 pub(crate) use lttng::Lttng;
 pub(crate) use trackway::Trackway;
 
-/// Names of the rows, which the bars and ratios refer to. Trackway's begin with `trackway`.
+/// Names of the rows, to which goals and ratios refer. Names of Trackway's variants begin with
+/// `trackway`.
 pub(crate) mod name {
     /// The processor's clock.
     pub(crate) const RDTSC: &str = "rdtsc";
-    /// The lightest tracer there could be.
+    /// The lightest possible tracer.
     pub(crate) const LW_UST: &str = "lw-ust";
-    /// Text in memory.
+    /// Text that is formatted into memory.
     pub(crate) const PRINTF: &str = "printf";
     /// Trackway with the library and without a session.
     pub(crate) const TRACKWAY_OFF: &str = "trackway-off";
@@ -61,13 +62,15 @@ pub(crate) mod name {
     pub(crate) use trackway_bench_engine::results::{EMPTY_LOOP as EMPTY, TRACKWAY};
 }
 
-/// Ring of each CPU in the table's runs, in bytes: fits the second-level cache, for all tracers.
+/// Size of the per-CPU ring in the table's runs, in bytes: it fits the second-level cache, for all
+/// tracers.
 pub(crate) const RING_BYTES: u64 = 1 << 20;
-/// Buffer of each CPU when recording at full speed, in bytes: Trackway's default.
+/// Size of the per-CPU buffer when recording at full speed, in bytes: Trackway's default.
 pub(crate) const FLOW_BYTES: u64 = 4 << 20;
 
-/// Bytes of a buffer of each CPU that takes everything of a run, and its sub-buffers: as few as
-/// possible, so that none is ever full, and no consumer has a reason to read.
+/// Size of a per-CPU buffer that takes all events of a run, in bytes, and its number of
+/// sub-buffers: as few as possible, so that no sub-buffer is ever full, and no consumer has a
+/// reason to read.
 pub(crate) const PRODUCER_BYTES: u64 = 16 << 20;
 pub(crate) const PRODUCER_SUB_BUFFERS: u64 = 2;
 
@@ -96,7 +99,7 @@ pub(crate) fn all_tracers() -> Vec<Box<dyn Tracer>> {
     all
 }
 
-/// Returns the arguments of batches with a rest before each, in µs.
+/// Returns the arguments of batches with a pause before each, in µs.
 pub(crate) fn paced_arguments(
     work: &str,
     case: &Case,

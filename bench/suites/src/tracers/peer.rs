@@ -1,6 +1,6 @@
-//! Tracers that are Rust crates: fastrace and Tracy. Each has a package of its own, which cargo
-//! builds in the scratch folder, so that they are no dependency of Trackway. Each reports at its
-//! end the events that have arrived at its destination.
+//! Tracers that are Rust crates: fastrace and Tracy. Each has a separate package, which cargo
+//! builds in the scratch folder, so that the crates are no dependency of Trackway. At its end, each
+//! program reports the events that have arrived at their destination.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
@@ -17,10 +17,10 @@ use trackway_bench_engine::tracer::{Availability, Tracer};
 use super::{batch_arguments, name};
 use crate::workloads;
 
-/// The harness around either.
+/// Name of the harness around either crate.
 const SOURCE: &str = "rust-peer";
 
-/// The crate.
+/// The compared crate, by its event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Crate {
     /// An event with a property, in a span.
@@ -132,14 +132,14 @@ impl Tracer for Peer {
     fn tear_down(&mut self) {}
 }
 
-/// Returns a free port: the kernel assigned it to this process, which has released it.
+/// Returns a free port, which the kernel had assigned to this process until now.
 fn find_free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let address = listener.and_then(|listener| listener.local_addr());
     Ok(address.map_err(Error::io("cannot find a port for Tracy"))?.port())
 }
 
-/// Computes the account of events that are numbered from 0, by the line `arrived EVENTS SUM`.
+/// Computes the account of events that are numbered from 0, from the line `arrived EVENTS SUM`.
 fn account_of_arrivals(tracer: &str, messages: &str, emitted: u64) -> Result<Account> {
     let line = messages.lines().rfind(|line| line.starts_with("arrived "));
     let line = line.ok_or_else(|| Error::output(tracer, "it does not say what has arrived"))?;

@@ -1,4 +1,4 @@
-//! Records by `perf record` of a uprobe event on a probe of <sys/sdt.h>: drained to a file.
+//! A uprobe event on a probe of <sys/sdt.h>, recorded by `perf record` and drained to a file.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,10 +15,10 @@ use super::ftrace::{PROBE_PROGRAM, check_uprobe_support, create_uprobe};
 use super::{RING_BYTES, name};
 use crate::trace_check::numbers::{Numbers, number_after};
 
-/// Its output file, in the scratch folder.
+/// Output file of perf, in the scratch folder.
 pub(super) const OUTPUT: &str = "perf.data";
-/// Least number of events for each one that may be there twice: about ten times the observed
-/// maximum.
+/// Least number of events for each event that may occur twice: repetitions may be about ten times
+/// as frequent as the observed maximum.
 const TWICE_SHARE_MIN: usize = 500;
 
 /// The adapter.
@@ -30,13 +30,13 @@ pub(crate) struct Perf {
 }
 
 impl Perf {
-    /// Records the workload with these arguments; returns its output.
+    /// Records the workload with these arguments; returns the workload's output.
     fn record(&self, workspace: &Workspace, arguments: &[String]) -> Result<String> {
         let Some(uprobe) = &self.uprobe else {
             return Err(Error::output(name::PERF, "it is not set up"));
         };
         let output = workspace.path(OUTPUT);
-        // perf would keep an old file next to its own.
+        // perf would keep an old file next to the new one.
         let _ = std::fs::remove_file(&output);
         let mut command = record_command(RING_BYTES, &output);
         command
@@ -52,8 +52,8 @@ impl Perf {
         let (samples, lost) = count_samples(&workspace.path(OUTPUT))?;
         let mut script = Command::new("perf");
         script.args(["script", "-F", "trace", "-i"]).arg(workspace.path(OUTPUT));
-        // perf orders events of several CPUs by their times, and may detect a wrong order where a
-        // thread moves: all must be there, each once.
+        // perf orders events of several CPUs by their times, and may detect a wrong order if a
+        // thread moves. All events must occur, each once.
         let shown = child::run(&mut script, "perf script")?.stdout;
         let found: Vec<u64> =
             shown.lines().filter_map(|line| number_after(line, " value=")).collect();
@@ -76,7 +76,7 @@ impl Tracer for Perf {
             return Availability::Missing("perf is not installed".to_owned());
         }
         match Tracefs::find() {
-            // perf would mount it, and leave it so.
+            // perf would mount tracefs, and leave it mounted.
             Ok(tracefs) if !tracefs.is_mounted() => {
                 Availability::Missing("tracefs is not mounted, where perf looks".to_owned())
             }
@@ -127,17 +127,16 @@ impl Tracer for Perf {
     }
 }
 
-/// Makes the command `perf record` to a file, with buffers of `buffer_bytes` for each CPU; the
-/// caller adds the events and the program. It keeps no list of programs' files, as the other
-/// tracers keep none.
+/// Makes the command `perf record` to a file, with per-CPU buffers of `buffer_bytes`; the caller
+/// adds the events and the program. perf keeps no list of programs' files, like the other tracers.
 pub(super) fn record_command(buffer_bytes: u64, output: &Path) -> Command {
     let mut command = Command::new("perf");
     command.args(["record", "-q", "-N", "-B", "-m", &format!("{buffer_bytes}B"), "-o"]).arg(output);
     command
 }
 
-/// Returns the numbers in its output, each once: of 100,000 hits of a uprobe it shows a few twice,
-/// at the same nanosecond (Linux 6.18; the authors of Orbit observed that, too).
+/// Returns the numbers in perf's output, each once. Of 100,000 hits of a uprobe, perf shows a few
+/// twice, at the same nanosecond (Linux 6.18; the authors of Orbit also observed this).
 fn deduplicate_numbers(mut found: Vec<u64>) -> Result<Numbers> {
     let shown = found.len();
     found.sort_unstable();
@@ -152,7 +151,8 @@ fn deduplicate_numbers(mut found: Vec<u64>) -> Result<Numbers> {
     Ok(numbers)
 }
 
-/// Returns the number of samples in a file of perf, and the number that it reports as lost.
+/// Returns the number of samples in a file of perf, and the number of lost samples that perf
+/// reports.
 pub(super) fn count_samples(file: &Path) -> Result<(u64, u64)> {
     let mut report = Command::new("perf");
     report.args(["report", "--stats", "-i"]).arg(file);
@@ -161,8 +161,8 @@ pub(super) fn count_samples(file: &Path) -> Result<(u64, u64)> {
         .ok_or_else(|| Error::output("perf report --stats", "there are no samples"))
 }
 
-/// Parses `perf report --stats`: lines `NAME events: COUNT`, first of all events, then of each
-/// under a heading of its own.
+/// Parses `perf report --stats`: lines `NAME events: COUNT`, first for all events, then for each
+/// event under a separate heading.
 fn parse_report_stats(stats: &str) -> Option<(u64, u64)> {
     let is_of_one = |line: &&str| line.ends_with(" stats:") && !line.starts_with("Aggregated");
     let (mut samples, mut lost) = (None, 0);
@@ -171,12 +171,13 @@ fn parse_report_stats(stats: &str) -> Option<(u64, u64)> {
         let count: u64 = rest.split_whitespace().next()?.parse().ok()?;
         match name {
             "SAMPLE" => samples = Some(count),
-            // Records of losses, each for many samples; their number follows below, for each event.
+            // A loss record may stand for many samples; the number of samples follows below, for
+            // each event.
             "LOST_SAMPLES" | "LOST" => lost = lost.max(count),
             _ => {}
         }
     }
-    // For each event, where the kernel counts them (since Linux 6.0).
+    // The kernel counts lost samples for each event (since Linux 6.0).
     let of_each: u64 = stats
         .lines()
         .skip_while(|line| !is_of_one(line))
@@ -207,7 +208,7 @@ mod tests {
         let account = numbers.account("perf", 2000, 0, 0).expect("all are there");
         assert_eq!((account.recorded, account.is_complete()), (2000, true));
         assert!(deduplicate_numbers((0..2000).chain(0..5).collect()).is_err());
-        // Once each, they must still all be there.
+        // Even without repetitions, no number may be missing.
         let gap =
             deduplicate_numbers((0..1000).chain(1001..2000).chain([7]).collect()).expect("few");
         assert!(gap.account("perf", 2000, 0, 0).is_err());

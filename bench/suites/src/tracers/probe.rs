@@ -1,5 +1,6 @@
-//! The place of a workload's probe, by its note in the format of <sys/sdt.h>, version 3 (SystemTap
-//! wiki, UserSpaceProbeImplementation), and the arguments that a uprobe event takes from it.
+//! The place of a workload's probe, from its note in the format of <sys/sdt.h>, version 3
+//! (SystemTap wiki, UserSpaceProbeImplementation), and the arguments that a uprobe event fetches
+//! there.
 
 use std::fs;
 use std::path::Path;
@@ -10,26 +11,26 @@ use trackway_bench_engine::error::{Error, Result};
 
 /// Section of the notes.
 const SECTION: &str = ".note.stapsdt";
-/// Owner of the notes, and their kind.
+/// Owner of the notes, and their type.
 const OWNER: &[u8] = b"stapsdt\0";
 const KIND: u32 = 3;
-/// Owner's length, description's length, kind.
+/// Bytes of a note's head: length of the owner, length of the description, type.
 const HEAD_BYTES: usize = 12;
-/// Bytes of the addresses before the texts: of the probe, of the section for prelinking, and of the
-/// semaphore.
+/// Bytes of the addresses before the strings: addresses of the probe, of the section for
+/// prelinking, and of the semaphore.
 const ADDRESSES_BYTES: usize = 24;
 
 /// A probe of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Probe {
-    /// Offset in the program's file.
+    /// Offset of the probe in the program's file.
     pub(crate) offset: u64,
-    /// Its first argument as uprobe events fetch it: `value=%di:u32`.
+    /// First argument of the probe, in the syntax of uprobe events: `value=%di:u32`.
     pub(crate) fetch: String,
 }
 
 impl Probe {
-    /// Finds the probe `lab:NAME` of a program that was compiled here, of 64 bits.
+    /// Finds the probe `lab:NAME` of a 64-bit program that was compiled on this machine.
     pub(crate) fn find(program: &Path, name: &str) -> Result<Self> {
         let bytes = fs::read(program).map_err(Error::io(format!("cannot read {program:?}")))?;
         let what = program.display().to_string();
@@ -51,7 +52,7 @@ impl Probe {
     }
 }
 
-/// Address and first argument of the probe `lab:NAME`.
+/// Returns the address and the first argument of the probe `lab:NAME`.
 fn find_probe_note(mut notes: &[u8], name: &str) -> Option<(u64, String)> {
     while let Some(head) = notes.get(..HEAD_BYTES) {
         let number = |at: usize| Some(u32::from_ne_bytes(head.get(at..at + 4)?.try_into().ok()?));
@@ -79,13 +80,13 @@ fn translate_argument(argument: &str) -> Option<String> {
     let bits = 8 * size.parse::<u32>().ok().filter(|size| [1, 2, 4, 8].contains(size))?;
     let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let register = if let Some(name) = workspace.strip_prefix('%') {
-        // x86-64: eax and rax are ax, r8d is r8.
+        // x86-64: the kernel's name of eax and rax is ax, of r8d is r8.
         let name = name.trim_start_matches(['e', 'r']);
         let is_numbered = name.starts_with(|one: char| one.is_ascii_digit());
         let name = name.trim_end_matches('d');
         if is_numbered { format!("r{name}") } else { name.to_owned() }
     } else {
-        // AArch64: w1 is x1.
+        // AArch64: the kernel's name of w1 is x1.
         format!("x{}", workspace.strip_prefix(['w', 'x'])?)
     };
     is_word(&register).then(|| format!("value=%{register}:u{bits}"))

@@ -1,5 +1,5 @@
-//! ftrace, perf and bpftrace around any program with the workloads' probe: its numbers are in their
-//! output.
+//! ftrace, perf and bpftrace around any program with the workloads' probe; their output contains
+//! the probe's numbers.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,28 +25,28 @@ const OUTPUT: &str = "probed.json";
 /// The tracer that attaches to the probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Prober {
-    /// ftrace, by a uprobe event in an instance of its own.
+    /// ftrace, by a uprobe event in a private instance.
     Ftrace,
-    /// perf record, by the same.
+    /// perf record, by a uprobe event.
     Perf,
-    /// bpftrace, which counts.
+    /// bpftrace, which counts events.
     Bpftrace,
 }
 
-/// The command: the program with the probe with its arguments, and a command in front of it, if
-/// there is one.
+/// The program with the probe, its arguments, and the words of a command before it, if there are
+/// any.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProbedCommand<'a> {
     pub(crate) before: &'a [String],
     pub(crate) words: &'a [String],
-    /// Number of times that it reaches the probe, whose number counts from 0.
+    /// Number of times that the program reaches the probe; the probe's number counts from 0.
     pub(crate) emitted: u64,
-    /// Buffers of each CPU.
+    /// Size of the per-CPU buffers, in KiB.
     pub(crate) buffer_kib: u64,
 }
 
 impl Prober {
-    /// Returns its row in tables.
+    /// Returns the name of the tracer's row.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ftrace => name::FTRACE_UPROBE,
@@ -55,7 +55,7 @@ impl Prober {
         }
     }
 
-    /// Returns the reason if it is not available.
+    /// Returns the reason if the tracer is not available.
     pub(crate) fn absence(self, workspace: &Workspace) -> Option<String> {
         let found = match self {
             Self::Ftrace => Ftrace::uprobe().availability(workspace),
@@ -68,7 +68,8 @@ impl Prober {
         }
     }
 
-    /// Runs it; returns the program's output, and the account of its numbers.
+    /// Runs the command under the tracer; returns the program's output, and the account of the
+    /// probe's numbers.
     pub(crate) fn run(
         self,
         workspace: &Workspace,
@@ -87,7 +88,7 @@ impl ProbedCommand<'_> {
         Path::new(self.words.first().map_or("", String::as_str))
     }
 
-    /// Runs these words, after those in front.
+    /// Runs the command `words`, after the words in `before`.
     fn run(&self, words: &[String], what: &str) -> Result<String> {
         let words = [self.before, words].concat();
         let mut command = Command::new(&words[0]);
@@ -101,7 +102,7 @@ fn find_tracefs(tracer: &'static str) -> Result<Tracefs> {
 
 fn run_ftrace(probed: &ProbedCommand<'_>) -> Result<(String, Account)> {
     let tracefs = find_tracefs(name::FTRACE_UPROBE)?;
-    // In this order: an event cannot go while an instance has it on.
+    // Drop order: an event cannot be removed while an instance has it enabled.
     let uprobe = ftrace::create_uprobe_of(probed.program(), &tracefs, NAME)?;
     let instance = Instance::new(&tracefs, NAME, probed.buffer_kib)?;
     instance.write(&uprobe.enable(), "1")?;
@@ -119,7 +120,7 @@ fn run_perf(workspace: &Workspace, probed: &ProbedCommand<'_>) -> Result<(String
     let tracefs = find_tracefs(name::PERF)?;
     let uprobe = ftrace::create_uprobe_of(probed.program(), &tracefs, NAME)?;
     let output = workspace.path(perf::OUTPUT);
-    // perf would keep an old file next to its own.
+    // perf would keep an old file next to the new one.
     let _ = std::fs::remove_file(&output);
     let mut command = perf::record_command(probed.buffer_kib << 10, &output);
     command.args(["-e", &uprobe.for_perf()]).arg("--").args(probed.words);
@@ -139,7 +140,7 @@ fn run_bpftrace(workspace: &Workspace, probed: &ProbedCommand<'_>) -> Result<(St
     Ok((stdout, Account { emitted, recorded, lost, ..Account::default() }))
 }
 
-/// Returns the words of a command.
+/// Returns a command word by word.
 fn command_words(command: &Command) -> Vec<String> {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy().into_owned()).collect()

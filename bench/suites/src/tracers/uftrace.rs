@@ -1,5 +1,5 @@
-//! uftrace: a function with one number, compiled with -pg, of which it records entry, argument and
-//! exit, in one buffer for each thread that a process of its own drains to a file.
+//! uftrace: a function with one number, compiled with -pg. uftrace records its entry, argument and
+//! exit in one buffer for each thread; a separate process drains the buffers to a file.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -16,11 +16,11 @@ use super::baseline::check_compiler;
 use super::{RING_BYTES, name};
 use crate::trace_check::numbers::{Numbers, number_after};
 
-/// The workload.
+/// Name of the workload.
 const PROGRAM: &str = "functions";
-/// Its output folder, in the scratch folder.
+/// Output folder of uftrace, in the scratch folder.
 const OUTPUT: &str = "uftrace.data";
-/// The function.
+/// Name of the traced function.
 const FUNCTION: &str = "lab_value";
 
 /// The adapter.
@@ -30,7 +30,7 @@ pub(crate) struct Uftrace {
 }
 
 impl Uftrace {
-    /// Records the workload with these arguments; returns its output.
+    /// Records the workload with these arguments; returns the workload's output.
     fn record(workspace: &Workspace, arguments: &[String]) -> Result<String> {
         workspace.clear(OUTPUT);
         let mut command = Command::new("uftrace");
@@ -100,16 +100,16 @@ impl Tracer for Uftrace {
     fn tear_down(&mut self) {}
 }
 
-/// Computes the account of calls, by a replay.
+/// Computes the account of calls from a replay.
 fn account_of_replay(replay: &str, emitted: u64) -> Result<Account> {
     let (numbers, records_lost) = parse_calls(replay);
-    // A call has several records, and is missing if one of them is lost: no more calls can be
-    // missing than records.
+    // A call has several records, and is missing if one of them is lost: the missing calls cannot
+    // outnumber the lost records.
     let lost = numbers.missing(emitted).min(records_lost);
     numbers.account(name::UFTRACE, emitted, lost, 0)
 }
 
-/// Parses the calls of a replay, and the number of records that it reports as lost: lines
+/// Parses the calls of a replay, and the number of records that uftrace reports as lost: lines
 /// `lab_value(17);` and `/* LOST 3 records!! */`. A report without a number does not count.
 fn parse_calls(replay: &str) -> (Numbers, u64) {
     let (mut numbers, mut lost) = (Numbers::default(), 0_u64);

@@ -1,4 +1,4 @@
-//! Sessions of LTTng-UST, made and ended in the same way by all measurements.
+//! Sessions of LTTng-UST, created and ended in the same way by all measurements.
 
 use std::path::Path;
 
@@ -6,38 +6,39 @@ use trackway_bench_engine::error::Result;
 
 use super::daemon::Daemon;
 
-/// Name of the session where there is one at a time.
+/// Name of the session, if there is one at a time.
 pub(crate) const SESSION: &str = "lab";
-/// Sub-buffers of each ring; LTTng's default.
+/// Number of sub-buffers of each ring: LTTng's default.
 pub(crate) const SUB_BUFFERS: u64 = 4;
 
-/// The sessions' only channel.
+/// Name of the sessions' only channel.
 const CHANNEL: &str = "channel";
 
 /// A session, and the events that it records.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UstSession<'a> {
     pub(crate) name: &'a str,
-    /// True if it keeps the newest events, for a snapshot when it ends; else all go to disk.
+    /// True if the session keeps the newest events for a snapshot at its end; otherwise all events
+    /// are written to disk.
     pub(crate) is_snapshot: bool,
-    /// Options of its channel: [`ring_options`]; none: as LTTng has them.
+    /// Options of the session's channel ([`ring_options`]); LTTng's defaults if empty.
     pub(crate) channel: &'a [String],
-    /// Names of its events; empty: they are set later ([`run_event_command`]).
+    /// Names of the recorded events; if empty, events are set later ([`run_event_command`]).
     pub(crate) rules: &'a [&'a str],
-    /// Filter of the recorded events; `None`: all.
+    /// Filter of the recorded events; `None` accepts all events.
     pub(crate) filter: Option<&'a str>,
     /// Contexts of the events.
     pub(crate) contexts: &'a [&'a str],
 }
 
-/// Returns the options of a channel whose rings have this number of bytes and sub-buffers each.
+/// Returns the options of a channel whose rings have this number of bytes and of sub-buffers.
 pub(crate) fn ring_options(bytes: u64, sub_buffers: u64) -> [String; 2] {
     let size = format!("--subbuf-size={}", bytes / sub_buffers);
     [size, format!("--num-subbuf={sub_buffers}")]
 }
 
 impl UstSession<'_> {
-    /// Makes and starts the session; its trace goes to a folder.
+    /// Creates and starts the session, with its trace in the folder `trace`.
     pub(crate) fn begin(&self, daemon: &Daemon, trace: &Path) -> Result<()> {
         let Self { name, is_snapshot, channel, rules, filter, contexts } = *self;
         let (output, of) = (format!("--output={}", trace.display()), session_option(name));
@@ -58,16 +59,15 @@ impl UstSession<'_> {
         daemon.lttng(&["start", name])
     }
 
-    /// Makes and starts the session, in place of one that a failed run may have left.
+    /// Creates and starts the session, after removing one that a failed run may have left.
     pub(crate) fn begin_again(&self, daemon: &Daemon, trace: &Path) -> Result<()> {
-        // Fails if there is none, which is as well.
+        // An error is ignored: there may be no session.
         let _ = daemon.lttng(&["destroy", self.name]);
         self.begin(daemon, trace)
     }
 }
 
-/// Runs `lttng VERB` for the events of a session that a rule names; with a filter, for some of
-/// them.
+/// Runs `lttng VERB` for the events of a session that match a rule, and a filter if there is one.
 pub(crate) fn run_event_command(
     daemon: &Daemon,
     verb: &str,

@@ -1,11 +1,11 @@
 //! The workloads: small programs in C, C++ and Rust, compiled on the machine with its own
-//! compilers, so that every tracer is measured through the headers that its users have.
+//! compilers, so that every tracer is measured through the headers of its users.
 //!
 //! ```text
-//! headers/    what several programs include
-//! programs/   without a tracer, or with one that needs no library
-//! trackway/   with Trackway's events
-//! lttng/      with LTTng-UST's
+//! headers/    headers that several programs include
+//! programs/   programs without a tracer, or with a tracer that needs no library
+//! trackway/   programs with Trackway's events
+//! lttng/      programs with LTTng-UST's events
 //! rust/       packages that cargo builds
 //! ```
 
@@ -64,7 +64,7 @@ pub(crate) const SOURCES: [Source; 48] = [
     Source { name: "crowd.c", text: include_str!("trackway/crowd.c") },
 ];
 
-/// Trackway's events.
+/// Package with Trackway's events.
 pub(crate) const EVENTS: Package = Package {
     name: "events",
     manifest: include_str!("rust/events.toml"),
@@ -72,7 +72,7 @@ pub(crate) const EVENTS: Package = Package {
     lock: None,
 };
 
-/// Spans.
+/// Package with spans.
 pub(crate) const SPANS: Package = Package {
     name: "spans",
     manifest: include_str!("rust/spans.toml"),
@@ -80,7 +80,7 @@ pub(crate) const SPANS: Package = Package {
     lock: Some(include_str!("rust/spans.lock")),
 };
 
-/// Events of fastrace.
+/// Package with events of fastrace.
 pub(crate) const FASTRACE: Package = Package {
     name: "fastrace",
     manifest: include_str!("rust/fastrace.toml"),
@@ -88,7 +88,7 @@ pub(crate) const FASTRACE: Package = Package {
     lock: Some(include_str!("rust/fastrace.lock")),
 };
 
-/// Plots of Tracy.
+/// Package with plots of Tracy.
 pub(crate) const TRACY: Package = Package {
     name: "tracy",
     manifest: include_str!("rust/tracy.toml"),

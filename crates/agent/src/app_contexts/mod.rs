@@ -2,8 +2,8 @@
 //! each event, and filters read them (docs/design/0010-application-contexts.md).
 //!
 //! The hash of its name identifies a context ([`names`]). Each thread has a slot for its value, in
-//! thread-local memory ([`values`]). Recording and filtering read the thread's value and call
-//! nothing of the program. Any thread, any signal handler; no allocation, no system call.
+//! thread-local memory ([`values`]). Recording and filtering read the thread's value and call no
+//! function of the program. Any thread, any signal handler; no allocation, no system call.
 
 mod names;
 mod session_list;
@@ -26,14 +26,14 @@ pub(crate) const NAME_BYTES_MAX: usize = trackway_abi::session::APPLICATION_BYTE
 #[repr(C)]
 #[derive(Debug)]
 pub struct Context {
-    /// Version (`TRACKWAY_ABI_VERSION`) of the header that made it.
+    /// Version (`TRACKWAY_ABI_VERSION`) of the header that declared the context.
     version: u16,
-    /// Its size in that header, in bytes.
+    /// Size of the structure in that header, in bytes.
     size: u16,
-    /// `enum trackway_abi_context_kind`.
+    /// Kind of the value: `enum trackway_abi_context_kind`.
     kind: u8,
     reserved: [u8; 3],
-    /// Its index, plus one; 0: unknown; [`NO_INDEX`].
+    /// Index of the context plus one; 0: unknown; [`NO_INDEX`]: none.
     index: AtomicU32,
     more_reserved: u32,
     provider: *const c_char,
@@ -120,12 +120,12 @@ pub fn set_number(context: &Context, bits: u64) {
 /// NUL, cut to the slot's size.
 ///
 /// # Safety
-/// `text` is null, or points to `length` bytes, or to a NUL before.
+/// `text` is null, or points to `length` bytes, or to fewer bytes and a NUL.
 pub unsafe fn set_text(context: &Context, text: *const u8, length: usize) {
     if let Some(place) = context.index()
         && place.is_text()
     {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller upholds the same contract.
         values::set_value(place, unsafe { Value::text(text, length) });
     }
 }
@@ -160,8 +160,8 @@ pub(crate) fn find_context(name: &[u8]) -> Option<ContextIndex> {
     names::find_by_hash(hash_name(name.iter().copied()))
 }
 
-/// Distances of values before the end of a buffer, in bytes, by the index of their context, for
-/// [`write_values`]; 0: not written.
+/// Distances of values before the end of a buffer, in bytes, by context index, for
+/// [`write_values`]; 0: the value is not written.
 pub(crate) type StagedOffsets = [u8; CONTEXTS_MAX];
 
 /// Allocates the value of a context in a buffer of `room` bytes, in addition to those in `staged`.
@@ -185,11 +185,11 @@ pub(crate) fn add_offset(
     Some(before)
 }
 
-/// Writes the calling thread's values before `end`, as `staged` says. Returns false if one of them
-/// is not set.
+/// Writes the calling thread's values at the distances in `staged` before `end`. Returns false if
+/// one of them is not set.
 ///
 /// # Safety
-/// As many bytes lie before `end` as `staged` was made for.
+/// The buffer before `end` has all bytes for which `staged` was made.
 pub(crate) unsafe fn write_values(end: *mut u8, staged: &StagedOffsets) -> bool {
     let wanted = (0..).zip(staged).filter(|(_, before)| **before != 0);
     for (place, before) in wanted {
@@ -199,7 +199,7 @@ pub(crate) unsafe fn write_values(end: *mut u8, staged: &StagedOffsets) -> bool 
             return false;
         };
         let at = end.wrapping_sub(usize::from(*before));
-        // SAFETY: the caller's buffer has as many.
+        // SAFETY: the caller's buffer has as many bytes.
         unsafe {
             if place.is_text() {
                 at.cast::<[u8; TEXT_BYTES]>().write_unaligned(value.bytes().0);

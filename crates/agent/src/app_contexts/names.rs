@@ -55,11 +55,11 @@ pub(crate) fn hash_name(name: impl Iterator<Item = u8>) -> u64 {
     name.fold(0xcbf2_9ce4_8422_2325_u64, add) & !KIND_BITS
 }
 
-/// Returns the index of the context whose name has this hash, and takes one if it has none. `None`:
-/// none is free, or the context has another kind.
+/// Returns the index of the context whose name has this hash, and takes an index if it has none.
+/// `None`: no index is free, or the context has another kind.
 pub(super) fn declare_context(hash: u64, kind: Kind) -> Option<ContextIndex> {
     let place = find_or_take_index(hash, kind);
-    // Also if another thread took the index and has not reached this line.
+    // Needed even if another thread took the index, which may not have reached this line.
     update_contexts_count();
     crate::state::filter_links::void_context_dependent_links();
     place
@@ -90,7 +90,7 @@ fn find_or_take_index(hash: u64, kind: Kind) -> Option<ContextIndex> {
 
 /// Returns the index of the context whose name has this hash, if the process has set it.
 pub(crate) fn find_by_hash(hash: u64) -> Option<ContextIndex> {
-    // ORDERING: SeqCst pairs with `declare`.
+    // ORDERING: SeqCst pairs with `find_or_take_index`.
     let is_it = |name: &AtomicU64| {
         let word = name.load(Ordering::SeqCst);
         word != 0 && word & !KIND_BITS == hash
@@ -102,12 +102,12 @@ pub(crate) fn find_by_hash(hash: u64) -> Option<ContextIndex> {
 /// [declaration](declare_context) has returned.
 #[inline(always)]
 pub(crate) fn contexts_count() -> usize {
-    // ORDERING: SeqCst pairs with `declare`.
+    // ORDERING: SeqCst pairs with `declare_context`.
     COUNT.load(Ordering::SeqCst)
 }
 
 fn update_contexts_count() {
-    // ORDERING: SeqCst, as in `declare`.
+    // ORDERING: SeqCst, as in `find_or_take_index`.
     let count = NAMES.iter().filter(|name| name.load(Ordering::SeqCst) != 0).count();
     COUNT.fetch_max(count, Ordering::SeqCst);
 }

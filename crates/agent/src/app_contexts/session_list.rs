@@ -16,16 +16,16 @@ use crate::state::process::PROCESS;
 /// By session, its list and the list's key ([`SessionContexts::cache_key`]). 0: nothing yet.
 static CACHE: [AtomicU64; SESSIONS_MAX] = [const { AtomicU64::new(0) }; SESSIONS_MAX];
 
-/// The contexts that a session records: for each four bits, its index plus one, or 0 if the process
-/// does not have it; then their number.
+/// The contexts that a session records. Four bits for each context hold its index plus one, or 0 if
+/// the process does not have it; the number of contexts follows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionContexts(u64);
 
-/// Bits of one context.
+/// Number of bits for one context.
 const PLACE_BITS: usize = 4;
-/// First of the three bits of their number.
+/// First of the three bits for the number of contexts.
 const COUNT_AT: usize = PLACE_BITS * APPLICATIONS_MAX;
-/// First bit of the key.
+/// First bit of the list's key.
 const KEY_AT: usize = COUNT_AT + 4;
 
 const _: () = assert!(names::CONTEXTS_MAX < 1 << PLACE_BITS && APPLICATIONS_MAX < 8);
@@ -39,7 +39,8 @@ impl SessionContexts {
         (generation & 0xffff_ffff) << 12 | moves << 5 | 1 << 4 | names::contexts_count() as u64
     }
 
-    /// Returns the cached list of a session's generation. `None`: [`read_session_list`] reads it.
+    /// Returns the cached list of a session's generation. `None`: [`read_session_list`] must read
+    /// it.
     #[inline(always)]
     pub(crate) fn find_cached(session: usize, generation: u64) -> Option<Self> {
         let word = CACHE[session % SESSIONS_MAX].load(Ordering::Relaxed);
@@ -59,9 +60,9 @@ impl SessionContexts {
         }
     }
 
-    /// Writes the calling thread's values backward, as all contexts are, so that they end at `end`.
-    /// Returns their bytes, and true if a value did not fit; that one is written as not set.
-    /// Without `with_values`, all are written as not set.
+    /// Writes the calling thread's values backward, like all contexts, so that they end at `end`.
+    /// Returns their size in bytes, and true if a value did not fit; such a value is written as not
+    /// set. Without `with_values`, all are written as not set.
     ///
     /// # Safety
     /// There is headroom before `end`.
@@ -79,7 +80,7 @@ impl SessionContexts {
                     let count = if place.is_text() { length + 1 } else { size_of::<u64>() };
                     // Each context that follows takes at least the byte that means "not set".
                     if 1 + count + number <= left {
-                        // The bytes of a number are in this order, too.
+                        // The bytes of a number are already in the order of a record.
                         at = at.sub(count);
                         core::ptr::copy_nonoverlapping(bytes.as_ptr(), at, count);
                         at = at.sub(1);
@@ -94,7 +95,7 @@ impl SessionContexts {
                 left = left.saturating_sub(1);
             }
         }
-        // SAFETY: both are in one piece of memory.
+        // SAFETY: both addresses are in one piece of memory.
         (unsafe { end.offset_from_unsigned(at) }, is_cut)
     }
 }
@@ -111,7 +112,7 @@ pub(crate) fn read_session_list(
     if let Some(known) = SessionContexts::find_cached(index, generation) {
         return Some(known);
     }
-    // First: a context that is declared after this changes the key.
+    // Computed first: a context that is declared later changes the key.
     let key = SessionContexts::cache_key(generation);
     let session = window.session(index);
     let mut names = [0; APPLICATIONS_BYTES_MAX];

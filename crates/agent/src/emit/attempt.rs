@@ -1,5 +1,5 @@
-//! Attempts to commit one record by each possible way: a restartable sequence, a claim, a slot of a
-//! lockless buffer. A record that no way takes is counted as discarded.
+//! Attempts to commit one record by each possible writer path: a restartable sequence, a claim, a
+//! slot of a lockless buffer. A record that no path can commit is counted as discarded.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,7 +22,7 @@ use crate::sync::claims;
 use crate::sync::recoverable_lock::{StackMarker, StackOwner};
 
 /// Maximum number of restarts of a sequence (by a debugger's steps, by a storm of signals) before
-/// the record goes another way.
+/// the record uses another writer path.
 const RESTARTS_MAX: usize = 16;
 /// Maximum number of claim regions that a writer tries before it discards the record: those of its
 /// own CPU and of three neighbours.
@@ -58,7 +58,7 @@ enum Outcome {
     Oversized,
     /// The record cannot be committed, however long it waits.
     Impossible,
-    /// This way is not possible; another one may be.
+    /// This writer path is not possible; another path may be.
     Unavailable,
     /// The session has changed: the process must decide again.
     Stale,
@@ -81,7 +81,7 @@ pub(super) fn count_discarded_record(
 /// Returns the region that counts losses on this CPU.
 fn region_of_losses(window: &Window, layout: &SessionLayout, cpu: u32) -> Option<Region<'static>> {
     let cpu = if cpu < layout.cpus { cpu } else { 0 };
-    // The region that this thread tries first: there, more memory would help.
+    // Counts in the region that this thread tries first, where more memory would help.
     let has_sequences = AVAILABLE && !trackway_sys::thread::rseq_area().is_null();
     let is_claimed = layout.flags & flag::CLAIM_ONLY != 0 || !has_sequences;
     let way = if is_claimed { WriterPath::Claim(0) } else { WriterPath::Sequence };
@@ -145,7 +145,7 @@ impl RecordAttempt<'_> {
                 true
             }
             Outcome::Full | Outcome::Oversized | Outcome::Impossible | Outcome::Unavailable => {
-                // A recorder may not read the counters of a session that has ended, and the
+                // A recorder may no longer read the counters of a session that has ended, and the
                 // session's successor may have memory. (A thread that sleeps after this check
                 // counts in vain, or in the slot's next session.)
                 if self.session_changed() {
@@ -166,9 +166,10 @@ impl RecordAttempt<'_> {
         }
     }
 
-    /// Returns true if the process has not mapped all backed memory of the window, and cannot.
+    /// Returns true if the process has not mapped all backed memory of the window, and cannot map
+    /// it.
     fn lacks_memory(&self) -> bool {
-        // In this order: the second read maps memory that is backed meanwhile.
+        // The order matters: `usable_bytes` maps memory that is backed meanwhile.
         let backed = self.window.backed_bytes();
         backed.is_some_and(|backed| backed > self.mapped.usable_bytes())
     }
@@ -201,7 +202,7 @@ impl RecordAttempt<'_> {
             let Some(region) = self.layout.region(self.window, cpu, WriterPath::Sequence) else {
                 return Outcome::Unavailable;
             };
-            // The recorder has not given it memory yet, or has taken it back.
+            // The recorder has not given the region memory yet, or has taken it back.
             if region.has_no_memory() {
                 request_memory(region);
                 return Outcome::Unavailable;
@@ -233,7 +234,7 @@ impl RecordAttempt<'_> {
         // A process with a limit on its address space may not have mapped everything. The
         // sub-buffer of a slot becomes known only when it is too late to refuse.
         let usable = self.mapped.usable_bytes();
-        // SAFETY: so many bytes are mapped and backed.
+        // SAFETY: `usable` bytes are mapped and backed.
         let memory = unsafe { SlotMemory::new(self.window.base(), usable) };
         if buffer.memory_end() > memory.end() {
             return Outcome::Impossible;
@@ -254,8 +255,8 @@ impl RecordAttempt<'_> {
                 return Outcome::Lost;
             }
         };
-        // A signal handler that interrupted this code may have forked. Then two processes are here,
-        // and the slot is the parent's.
+        // A signal handler that interrupted this code may have forked. Then two processes run this
+        // code, and the slot belongs to the parent.
         if self.stamp != 0 && PROCESS.stamp() != self.stamp {
             return Outcome::Impossible;
         }
@@ -266,9 +267,9 @@ impl RecordAttempt<'_> {
             let source = self.body.wrapping_sub(slot.header_bytes).cast_const();
             memory.store(slot.at, core::slice::from_raw_parts(source, slot.bytes as usize));
         }
-        // The same in that block. (A handler can still fork between this check and the addition,
-        // and within the other half of a switch; docs/design/0005-the-papers-buffer.md describes
-        // the result.)
+        // Checks again for a fork during the copy. (A handler can still fork between this check and
+        // the commit, and within the other half of a switch; docs/design/0005-the-papers-buffer.md
+        // describes the result.)
         if self.stamp != 0 && PROCESS.stamp() != self.stamp {
             return Outcome::Impossible;
         }
@@ -286,7 +287,7 @@ impl RecordAttempt<'_> {
         for attempt in 0..CLAIMS_MAX + SPARES_MAX {
             let (other, among) = match attempt.checked_sub(CLAIMS_MAX) {
                 None => (attempt, cpus),
-                // If none of them has memory: regions that have some from the start.
+                // If no region near this CPU has memory: regions with memory from the start.
                 Some(attempt) => (attempt, spare.min(cpus)),
             };
             let near = cpu.wrapping_add((other / CLAIM_REGIONS_PER_CPU) as u32);
@@ -332,8 +333,8 @@ impl RecordAttempt<'_> {
         }
         let memory = MappedMemory(*self.window);
         let commit = |plan: &Plan, source: *const u8, count: usize| {
-            // A signal handler that interrupted this code may have forked. Then two processes are
-            // here, and the claim is the parent's.
+            // A signal handler that interrupted this code may have forked. Then two processes run
+            // this code, and the claim belongs to the parent.
             if self.stamp != 0 && PROCESS.stamp() != self.stamp {
                 return false;
             }
@@ -382,7 +383,7 @@ impl RecordAttempt<'_> {
         }
     }
 
-    /// Plans and commits a switch, at a commit word and a time.
+    /// Plans and commits a switch, for the given commit word and time.
     #[inline(never)] // one copy, off the stack of most records
     fn commit_switch(
         &self,
@@ -412,15 +413,16 @@ impl RecordAttempt<'_> {
     }
 
     fn session_changed(&self) -> bool {
-        // ORDERING: SeqCst: a recorder that raised the generation before it looked for claims sees
-        // a claim taken before this check (Dekker), or this check sees the new generation.
+        // ORDERING: SeqCst: a recorder that raised the generation before it read the claims finds a
+        // claim taken before this check (Dekker), or this check finds the new generation.
         core::sync::atomic::fence(Ordering::SeqCst);
         let generation: &AtomicU64 = &self.window.session(self.layout.index).generation;
         generation.load(Ordering::SeqCst) != self.layout.generation
     }
 
-    /// Counts a cut record, after its commit: a kill in between leaves one uncounted. (A thread
-    /// that sleeps in between while the session ends counts it in the slot's next session.)
+    /// Counts a cut record, after its commit: a kill in between leaves one record uncounted. (A
+    /// thread that sleeps in between while the session ends counts the record in the slot's next
+    /// session.)
     fn count_cut(&self) {
         let session = self.window.session(self.layout.index);
         session.cut_event.store(self.event as u32, Ordering::Relaxed);
@@ -445,13 +447,13 @@ impl RecordAttempt<'_> {
             // ORDERING: SeqCst, a Dekker pair with a recorder that comes back: it renews the lease,
             // then sets the bits; this code clears the bit, then reads the lease again.
             let has_come_back = !is_over(session.lease_until_ns.load(Ordering::SeqCst));
-            // Not in a window that the process has left: its words have another meaning.
+            // Not in a window that the process has left, where enable words have another meaning.
             has_come_back || !PROCESS.is_in(self.mapped)
         });
     }
 }
 
-/// Requests memory for a region. Reads first, because many records may come here.
+/// Requests memory for a region. Reads the flag first, because many records may request memory.
 fn request_memory(region: Region<'_>) {
     let is_requested = &region.control.wants_memory;
     if is_requested.load(Ordering::Relaxed) == 0 {
@@ -463,7 +465,7 @@ fn request_memory(region: Region<'_>) {
 enum Step {
     Recorded,
     Switched,
-    /// Nothing: another writer committed first, or the sequence was aborted.
+    /// Nothing is committed: another writer committed first, or the sequence was aborted.
     Aborted,
     /// There is no memory.
     Refused,

@@ -1,10 +1,10 @@
 //! Waiting for memory, in programs that allow it: with `TRACKWAY_ALLOW_BLOCKING` in their
 //! environment, set to anything but `0`.
 //!
-//! Elsewhere a record without memory is counted at once. Here it waits for the recorder, in a
-//! session with a blocking timeout, in short sleeps. The recorder cannot wake a writer, because it
-//! knows none. Invariant: a record waits no longer than the timeout, nor for a recorder whose lease
-//! has run out, nor in a session that has changed.
+//! In other programs, a record without memory is counted as discarded at once. Here, in a session
+//! with a blocking timeout, the record waits for the recorder in short sleeps. The recorder cannot
+//! wake a writer, because it has no list of writers. Invariant: a record waits no longer than the
+//! timeout, nor for a recorder whose lease has run out, nor in a session that has changed.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -43,8 +43,8 @@ impl WaitBudget {
         Self { until_ns, sleep_ns: SLEEP_NS }
     }
 
-    /// Sleeps a moment; returns false without a sleep if no time is left. Async-signal-safe;
-    /// changes errno if a signal comes.
+    /// Sleeps briefly; returns false without a sleep if no time is left. Async-signal-safe; changes
+    /// errno if a signal comes.
     pub(crate) fn wait(&mut self, session: &Session) -> bool {
         if self.until_ns == 0 {
             return false;

@@ -1,4 +1,4 @@
-//! An event's enable word, and the sessions that it held when it was read.
+//! An event's enable word, and the session bits that the word held when it was read.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -10,7 +10,7 @@ pub(crate) struct EnabledSessions {
     /// The enable word. Its address alone identifies window and event, because another thread may
     /// move the process to another user's window meanwhile ([`crate::setuid`]).
     pub(crate) word: *const AtomicU32,
-    /// A bit for each session, as the word held them.
+    /// Session bits of the enable word when it was read.
     pub(crate) bits: u32,
 }
 

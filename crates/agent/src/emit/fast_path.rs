@@ -33,29 +33,30 @@ use crate::state::window_map::{clock_of, generation_of};
 enum Attempt {
     /// The record is committed, or filters rejected the event.
     Done,
-    /// Nothing: the slow path must record the event. Filters have passed it in this generation.
+    /// Nothing is committed: the slow path must record the event, which filters have passed in this
+    /// generation.
     Left(PassedGeneration),
 }
 
 /// Records `event` with its staged payload in every session that has it enabled:
 /// `trackway_abi_emit_fn` of include/trackway/abi/abi.h, which states the contract.
 ///
-/// Any thread, any signal handler; never blocks or allocates; errno is unchanged (the only calls
-/// out are gettid, getpid and prctl, which cannot fail here). A `size` with [`CUT`] set is too
-/// large for the fast path: such records, which are rare, are counted in [`slow_path`].
+/// Runs in any thread and any signal handler; never blocks or allocates; errno is unchanged (the
+/// only calls out are gettid, getpid and prctl, which cannot fail here). A `size` with [`CUT`] set
+/// is too large for the fast path: such records, which are rare, are counted in [`slow_path`].
 ///
 /// [`CUT`]: trackway_abi::record::CUT
 ///
 /// # Safety
-/// As the C declaration says: `event` is registered, and `payload` has `size` bytes with headroom
-/// before and tailroom after.
+/// The C declaration states the contract: `event` is registered, and `payload` has `size` bytes
+/// with headroom before and tailroom after.
 pub unsafe extern "C" fn emit(event: *mut Event, payload: *mut u8, size: usize) {
     // SAFETY: the caller's event and payload.
     unsafe {
         let enabled = EnabledSessions::load(event);
         let staged = StagedPayload::new(payload, size);
-        // A power of two, in the fewest instructions. In a method of `EnabledSessions`, the
-        // compiler loses that the word is not zero, which costs seven instructions.
+        // Tests for a power of two, in the fewest instructions. In a method of `EnabledSessions`,
+        // the compiler loses the fact that the word is not zero, which costs seven instructions.
         let bits = enabled.bits;
         let is_one = bits != 0 && bits & (bits - 1) == 0;
         if is_one
@@ -68,17 +69,18 @@ pub unsafe extern "C" fn emit(event: *mut Event, payload: *mut u8, size: usize) 
         {
             return;
         }
-        // `try_record` had no effect, so this starts again and keeps nothing but the arguments.
+        // `try_record` had no effect, so this call starts again and keeps nothing but the
+        // arguments.
         emit_in_all(event, payload, size);
     }
 }
 
 /// Records an event that one session has enabled with a filter that [`single_sequence`] can run.
-/// [`emit`] and this function record any event correctly. Which one a site calls is a hint: this
-/// one runs the filter first and looks at everything that only recording needs last.
+/// [`emit`] and this function record any event correctly. The function that a site calls is a hint:
+/// this one runs the filter first, and reads last everything that only recording needs.
 ///
 /// # Safety
-/// As [`emit`].
+/// The contract of [`emit`] applies.
 pub(crate) unsafe extern "C" fn emit_filtered(event: *mut Event, payload: *mut u8, size: usize) {
     // SAFETY: the caller's event and payload.
     unsafe {
@@ -103,11 +105,11 @@ pub(crate) unsafe extern "C" fn emit_filtered(event: *mut Event, payload: *mut u
     }
 }
 
-/// Sets the function that the event's sites call: [`emit_filtered`] or [`emit`]. Threads may do so
-/// at the same time, because it is a hint.
+/// Sets the function that the event's sites call: [`emit_filtered`] or [`emit`]. Several threads
+/// may set it at the same time, because it is a hint.
 ///
 /// # Safety
-/// The caller's event, or one that no other thread has.
+/// The event is the caller's, or no other thread has it.
 #[inline(always)]
 pub(crate) unsafe fn set_emit_function(event: *mut Event, is_filtered: bool) {
     let emit: EmitFn = if is_filtered { emit_filtered } else { emit };
@@ -117,11 +119,11 @@ pub(crate) unsafe fn set_emit_function(event: *mut Event, is_filtered: bool) {
     place.store(emit as *mut (), Ordering::Relaxed);
 }
 
-/// Records an event that the filters of its one session have passed by the decision with this tag.
-/// Such filters have no state: if the decision no longer holds, they run again.
+/// Records an event that the filters of its only session have passed under the decision with this
+/// tag. These filters have no state: if the decision no longer holds, they run again.
 ///
 /// # Safety
-/// As [`emit`].
+/// The contract of [`emit`] applies.
 #[inline(never)] // keeps its frame off the stack of rejected events
 unsafe extern "C" fn emit_passed(event: *mut Event, payload: *mut u8, size: usize, tag: u32) {
     // SAFETY: the caller's payload and event.
@@ -139,14 +141,14 @@ unsafe extern "C" fn emit_passed(event: *mut Event, payload: *mut u8, size: usiz
     }
 }
 
-/// Records an event in any number of sessions, by whatever way.
+/// Records an event in all sessions that enable it, by any writer path.
 ///
 /// # Safety
-/// As [`emit`].
+/// The contract of [`emit`] applies.
 #[inline(never)]
 unsafe extern "C" fn emit_in_all(event: *mut Event, payload: *mut u8, size: usize) {
     let staged = StagedPayload::new(payload, size);
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the caller upholds the same contract.
     unsafe {
         let enabled = EnabledSessions::load(event);
         let attempt = |session| try_in(session, enabled, staged, event);
@@ -154,17 +156,16 @@ unsafe extern "C" fn emit_in_all(event: *mut Event, payload: *mut u8, size: usiz
     }
 }
 
-/// Records an event that has a verdict already: in that verdict's session its filters do not run
-/// again.
+/// Records an event that has a verdict already: filters do not run again in the verdict's session.
 ///
 /// # Safety
-/// As [`emit`].
+/// The contract of [`emit`] applies.
 pub(crate) unsafe fn emit_with_verdict(
     event: *mut Event,
     staged: StagedPayload,
     verdict: PrefilterVerdict,
 ) {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the caller upholds the same contract.
     unsafe {
         let enabled = EnabledSessions::load(event);
         let attempt = |session| {
@@ -178,12 +179,12 @@ pub(crate) unsafe fn emit_with_verdict(
     }
 }
 
-/// Records an event in each enabled session: by `attempt`, and by the slow path where that leaves
-/// something to do. If the word belongs to a window that the process has left, the loop goes on
+/// Records an event in each enabled session: by `attempt`, then by the slow path if `attempt`
+/// leaves the event. If the word belongs to a window that the process has left, the loop continues
 /// once with the event's word in the present window, by the slow path alone.
 ///
 /// # Safety
-/// As [`emit`].
+/// The contract of [`emit`] applies.
 #[inline(always)] // compiled for each caller
 unsafe fn emit_in_sessions(
     event: *mut Event,
@@ -216,7 +217,7 @@ unsafe fn emit_in_sessions(
 /// event.
 ///
 /// # Safety
-/// As [`emit`].
+/// The contract of [`emit`] applies.
 #[inline(never)] // keeps its frame off the stack of the slow path
 unsafe fn try_in(
     session: usize,
@@ -224,24 +225,24 @@ unsafe fn try_in(
     staged: StagedPayload,
     event: *mut Event,
 ) -> Attempt {
-    // A tag of an older decision: then both ways end in the slow path.
+    // The tag may belong to an older decision: then both branches end in the slow path.
     if PROCESS.decisions[session].link_tag.load(Ordering::Relaxed) != 0 {
         // SAFETY: the caller's payload.
         return unsafe { try_filtered(session, enabled, staged, event) };
     }
-    // SAFETY: as above.
+    // SAFETY: the caller's payload.
     if unsafe { try_record::<{ Path::PLAIN }>(session, enabled, staged, PassedGeneration::NONE) } {
         return Attempt::Done;
     }
-    // SAFETY: as above.
+    // SAFETY: the caller's payload.
     unsafe { try_with_app_contexts(session, enabled, staged, PassedGeneration::NONE) }
 }
 
 /// Records in a session that records application contexts; has no effect in others.
 ///
 /// # Safety
-/// As [`emit`].
-#[inline(never)] // keeps its frame off the stack of sessions without them
+/// The contract of [`emit`] applies.
+#[inline(never)] // keeps its frame off the stack of sessions without application contexts
 unsafe fn try_with_app_contexts(
     session: usize,
     enabled: EnabledSessions,
@@ -258,8 +259,8 @@ unsafe fn try_with_app_contexts(
 /// Records in a session with filters, if they pass the event.
 ///
 /// # Safety
-/// As [`emit`].
-#[inline(never)] // keeps its frame off the stack of sessions without them
+/// The contract of [`emit`] applies.
+#[inline(never)] // keeps its frame off the stack of sessions without filters
 unsafe fn try_filtered(
     session: usize,
     enabled: EnabledSessions,
@@ -272,7 +273,7 @@ unsafe fn try_filtered(
     match unsafe { filters::judge_staged(session, enabled.word, staged, note_quick) } {
         FilterVerdict::Fails => Attempt::Done,
         FilterVerdict::Unknown => Attempt::Left(PassedGeneration::NONE),
-        // SAFETY: as above.
+        // SAFETY: the caller's payload.
         FilterVerdict::Passes(generation) => unsafe {
             try_passed(session, enabled, staged, PassedGeneration::new(generation))
         },
@@ -282,7 +283,7 @@ unsafe fn try_filtered(
 /// Records in a session whose filters have passed the event.
 ///
 /// # Safety
-/// As [`emit`].
+/// The contract of [`emit`] applies.
 #[inline(always)] // compiled for each caller
 unsafe fn try_passed(
     session: usize,
@@ -294,11 +295,11 @@ unsafe fn try_passed(
     if unsafe { try_record::<{ Path::FILTERED }>(session, enabled, staged, passed) } {
         return Attempt::Done;
     }
-    // SAFETY: as above.
+    // SAFETY: the caller's payload.
     unsafe { try_with_app_contexts(session, enabled, staged, passed) }
 }
 
-/// The variants of [`try_record`], each compiled apart.
+/// The variants of [`try_record`], each compiled separately.
 struct Path;
 
 impl Path {
@@ -310,11 +311,11 @@ impl Path {
     const APP_CONTEXTS: u8 = 2;
 }
 
-/// Records in one session if nothing but the ordinary is to do and the session is one for this
-/// path; else has no effect and returns false.
+/// Records in one session if the record is ordinary and the session suits this path; else has no
+/// effect and returns false.
 ///
 /// # Safety
-/// As [`emit`].
+/// The contract of [`emit`] applies.
 // Longer than 70 lines: the recording path is one function, so that its values stay in registers.
 #[inline(always)]
 unsafe fn try_record<const PATH: u8>(
@@ -326,7 +327,7 @@ unsafe fn try_record<const PATH: u8>(
     let payload = staged.start;
     let process = &PROCESS;
     let thread = thread::current_thread();
-    // SAFETY: the line is the calling thread's. Its stamp is zero until it was filled in.
+    // SAFETY: the line is the calling thread's. Its stamp is zero until the line is filled in.
     let (thread_stamp, tid, name) =
         unsafe { ((*thread).stamp, (*thread).tid, (&raw const (*thread).name).cast()) };
     if thread_stamp != process.stamp() || thread_stamp == 0 {
@@ -397,7 +398,7 @@ unsafe fn try_record<const PATH: u8>(
         // SAFETY: the payload's headroom is ours.
         let (bytes, is_cut) = unsafe { wanted.write(payload, true) };
         if is_cut {
-            return false; // the slow path counts it
+            return false; // the slow path counts the cut
         }
         applied_bytes = bytes;
     }

@@ -2,12 +2,13 @@
 //!
 //! Staging an event with strings measures and copies each of them, which costs several times as
 //! much as a filter on one. If all sessions that enable such an event have filters, its site calls
-//! [`run_prefilter`] first. It stages an event that passes, and hands the verdict back with it,
-//! because a stateful filter must run only once. Without a verdict the event goes the ordinary way,
-//! so the prefilter is never needed (docs/design/0008-filters.md, "Prefilters before staging").
+//! [`run_prefilter`] first. The site stages an event that passes, and hands the verdict back with
+//! the event, because a stateful filter must run only once. Without a verdict the event takes the
+//! ordinary path, so the prefilter is optional (docs/design/0008-filters.md, "Prefilters before
+//! staging").
 //!
-//! Invariant: a verdict holds for one session, in one generation, in the present window. It
-//! contains all three, and the recording path compares them.
+//! Invariant: a verdict holds for one session, in one generation, in the present window. The
+//! verdict contains all three values, and the recording path compares them.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -23,9 +24,9 @@ use crate::state::process::PROCESS;
 use crate::state::session_cache::Decision;
 use crate::state::window_map::MappedWindow;
 
-/// `TRACKWAY_ABI_UNWANTED`.
+/// Answer of the prefilter that rejects the event: `TRACKWAY_ABI_UNWANTED`.
 const UNWANTED: u64 = 0;
-/// `TRACKWAY_ABI_UNASKED`.
+/// Answer of the prefilter without a verdict: `TRACKWAY_ABI_UNASKED`.
 const UNASKED: u64 = u64::MAX;
 
 /// The structure that sites find in their events.
@@ -43,11 +44,11 @@ pub(crate) static LIBRARY: Library = Library {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PrefilterVerdict {
-    /// The session that it holds for.
+    /// The session that the verdict holds for.
     pub(crate) session: usize,
-    /// The generation that it holds for.
+    /// The generation that the verdict holds for.
     pub(crate) generation: u64,
-    /// Number of the process's moves, the lowest bits.
+    /// Lowest bits of the number of the process's moves.
     moves: u64,
 }
 
@@ -57,7 +58,8 @@ impl PrefilterVerdict {
     const MOVES_BITS: u32 = 14;
     const MARK: u64 = 1 << 62;
 
-    /// Encodes the verdict as a word, distinct from the other answers; `None`: it does not fit.
+    /// Encodes the verdict as a word, distinct from the other answers. `None`: the generation is
+    /// too large.
     const fn to_word(self) -> Option<u64> {
         if self.generation >> Self::GENERATION_BITS != 0 {
             return None;
@@ -79,7 +81,7 @@ impl PrefilterVerdict {
         moves & ((1 << Self::MOVES_BITS) - 1)
     }
 
-    /// Returns true if the process is still in the same window.
+    /// Returns true if the process is still in the window of the verdict.
     pub(crate) fn is_current(self) -> bool {
         Self::moves_of(PROCESS.moves()) == self.moves
     }
@@ -122,8 +124,8 @@ fn publish_filter_bit(session: usize, decision: &Decision) {
 /// states the contract.
 ///
 /// # Safety
-/// As the C declaration says: `event` is registered, and its site found `LIBRARY` in it;
-/// `arguments` are those of its fields.
+/// The C declaration states the contract: `event` is registered, and its site found `LIBRARY` in
+/// it; `arguments` belong to the event's fields.
 unsafe extern "C" fn run_prefilter(event: *mut Event, arguments: *const Argument) -> u64 {
     // SAFETY: the caller's event.
     let enabled = unsafe { EnabledSessions::load(event) };
@@ -152,9 +154,10 @@ unsafe extern "C" fn run_prefilter(event: *mut Event, arguments: *const Argument
 /// which states the contract.
 ///
 /// # Safety
-/// As the C declaration and [`fast_path::emit`] say; `verdict` is an answer of [`run_prefilter`].
+/// The contracts of the C declaration and [`fast_path::emit`] apply; `verdict` is an answer of
+/// [`run_prefilter`].
 unsafe extern "C" fn emit_asked(event: *mut Event, payload: *mut u8, size: usize, verdict: u64) {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the caller upholds the same contract.
     unsafe {
         fast_path::emit_with_verdict(
             event,

@@ -1,7 +1,7 @@
 //! The slow path: a first event, a new generation, a full sub-buffer, a stale clock, a thread that
 //! cannot use restartable sequences.
 //!
-//! All of it may also run in a signal handler that interrupted it. Each record that enters is
+//! All this code may also run in a signal handler that interrupted it. Each record that enters is
 //! either committed or counted, unless the session is not for this process.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -26,23 +26,23 @@ use crate::state::process::PROCESS;
 use crate::state::window_map::MappedWindow;
 use crate::state::{event_archive, thread};
 
-/// Maximum number of replaced sessions that a record passes on its way: the number of slots,
-/// because a stopped thread may come back any number of replacements later.
+/// Maximum number of successors of replaced sessions that a record follows: the number of slots,
+/// because a stopped thread may continue after any number of replacements.
 const SUCCESSORS_MAX: usize = SESSIONS_MAX;
 
-/// The rest of an emission.
+/// The next step of an emission after the slow path.
 pub(crate) enum NextStep {
     /// Nothing is left to do in this session.
     Done,
-    /// The word is not one of the present window: nothing was done.
+    /// The enable word is not in the present window: nothing was done.
     Retarget,
 }
 
-/// Records in a session by whatever way works, or counts the record as discarded. `enabled` has all
-/// sessions of the emission; each is recorded in by its own call.
+/// Records in a session by any writer path, or counts the record as discarded. `enabled` has all
+/// sessions of the emission; the caller makes one call for each session.
 ///
 /// # Safety
-/// As [`crate::emit::fast_path::emit`].
+/// The contract of [`crate::emit::fast_path::emit`] applies.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn record_event(
@@ -58,11 +58,11 @@ pub(crate) unsafe fn record_event(
     if !PROCESS.is_in(mapped) {
         return NextStep::Retarget;
     }
-    // A fork child's first event may open files in /proc, and fail to.
+    // A fork child's first event may fail to open files in /proc, and change errno.
     let errno = Errno::last();
     let (mut slot, mut passed) = (session, passed);
     for _ in 0..SUCCESSORS_MAX {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller upholds the same contract.
         if unsafe { record_in_session(slot, mapped, event, staged, passed) } {
             break;
         }
@@ -75,20 +75,20 @@ pub(crate) unsafe fn record_event(
     NextStep::Done
 }
 
-/// Returns the session that takes a record on its way to slot `of`, whose session is over: its next
-/// successor that has the event enabled now. `None` if that is one of `named`, where the emission
+/// Returns the slot that takes a record for slot `of`, whose session is over: the next successor
+/// that has the event enabled now. `None` if that successor is in `named`, where the emission
 /// records anyway.
 fn successor_of(window: &Window, of: usize, event: usize, named: u32) -> Option<usize> {
     let mut slot = of;
     for _ in 0..SUCCESSORS_MAX {
         slot = window.session(slot).successor.load(Ordering::Relaxed).checked_sub(1)? as usize;
         if slot >= SESSIONS_MAX || !have_same_trace(window, slot, of) {
-            // No recorder wrote that; or a recorder was killed during the replacement, and another
-            // session has the slot by now.
+            // No recorder wrote this successor; or a recorder was killed during the replacement,
+            // and another session has the slot by now.
             return None;
         }
         let bit = 1 << slot;
-        // ORDERING: Acquire pairs with the recorder that moved the bit: the id was there before.
+        // ORDERING: Acquire pairs with the recorder that moved the bit: the id was stored before.
         if window.event(event).enabled.load(Ordering::Acquire) & bit != 0 {
             return (named & bit == 0).then_some(slot);
         }
@@ -105,9 +105,8 @@ fn have_same_trace(window: &Window, one: usize, other: usize) -> bool {
 }
 
 /// Points an event, whose word is in a window that the process has left, at its word in the present
-/// window. Returns that word with the sessions in it. `None`: the event is not recorded there,
-/// because the process is in no window, or `session` is not the one that stands for an abandoned
-/// word.
+/// window. Returns the new word with its session bits. `None`: the event is not recorded there,
+/// because the process is in no window, or `session` is not the lowest bit of an abandoned word.
 ///
 /// # Safety
 /// The event is registered; its word was `word`.
@@ -135,10 +134,10 @@ pub(crate) unsafe fn retarget_event(
     Some(EnabledSessions { word: found, bits: found.load(Ordering::Relaxed) })
 }
 
-/// Records in one session. Returns false if that session is over; then nothing was done.
+/// Records in one session. Returns false, without any effect, if that session is over.
 ///
 /// # Safety
-/// As [`crate::emit::fast_path::emit`].
+/// The contract of [`crate::emit::fast_path::emit`] applies.
 // Longer than 70 lines: one attempt after the other, each with the state of the last.
 unsafe fn record_in_session(
     index: usize,
@@ -163,7 +162,7 @@ unsafe fn record_in_session(
     let mut budget = None;
     for _ in 0..DECISIONS_MAX {
         let Some(decided) = prefilter::decide_participation(mapped, index) else {
-            // ORDERING: Acquire, as above.
+            // ORDERING: Acquire pairs with the recorder's Release of a generation.
             let generation = session.generation.load(Ordering::Acquire);
             let known = PROCESS.decisions[index].participation(window, generation);
             if known == Some(false) || is_over() {
@@ -182,7 +181,7 @@ unsafe fn record_in_session(
                 LinkRequest { mapped, session: index, generation: layout.generation, event, stamp };
             // SAFETY: the caller's payload.
             match unsafe { filters::judge_slowly(&request, staged) } {
-                // Once for a generation: stateful filters count events.
+                // Filters run once for a generation, because stateful filters count events.
                 SlowVerdict::Passes => passed = PassedGeneration::new(layout.generation),
                 SlowVerdict::Fails => return true,
                 SlowVerdict::Discarded => break,
@@ -241,8 +240,8 @@ unsafe fn record_in_session(
     true
 }
 
-/// Writes application contexts before the payload. Returns their bytes, and true if a value was
-/// cut. `None` if the session has changed.
+/// Writes application contexts before the payload. Returns their size in bytes, and true if a value
+/// was cut. `None` if the session has changed.
 ///
 /// # Safety
 /// The payload's headroom is the caller's.
@@ -253,13 +252,13 @@ unsafe fn write_app_contexts(
     staged: StagedPayload,
 ) -> Option<(usize, bool)> {
     let wanted = app_contexts::read_session_list(window, layout.index, layout.generation)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller upholds the contract.
     let (bytes, is_cut) = unsafe { wanted.write(staged.start, true) };
     if bytes + ORDINARY_BYTES_MAX + staged.size() <= layout.geometry.record_bytes_max() {
         return Some((bytes, is_cut));
     }
     // The longest payloads leave no bytes for values.
-    // SAFETY: as above.
+    // SAFETY: the payload's headroom is the caller's.
     let (bytes, is_cut_too) = unsafe { wanted.write(staged.start, false) };
     Some((bytes, is_cut || is_cut_too))
 }

@@ -4,8 +4,8 @@ use core::sync::atomic::{Ordering, fence};
 
 use trackway_abi::session::Clock;
 
-/// Returns CLOCK_MONOTONIC in ns, from the processor's counter by the session's line. `None` while
-/// the recorder changes the line, or if the line is older than its span.
+/// Returns CLOCK_MONOTONIC in ns, computed from the processor's counter and the session's clock
+/// line. `None` while the recorder changes the line, or if the line is older than its span.
 #[inline(always)]
 pub(crate) fn from_line(clock: &Clock) -> Option<u64> {
     // A counter that stands still would fit every line, even one that was never written.
@@ -13,7 +13,7 @@ pub(crate) fn from_line(clock: &Clock) -> Option<u64> {
         return None;
     }
     // ORDERING: Acquire pairs with the recorder's Release of the even count: the line belongs to
-    // it. The fence below keeps the line's loads before the second look.
+    // that count. The fence below keeps the line's loads before the second load of the count.
     let sequence = clock.sequence.load(Ordering::Acquire);
     let base_tsc = clock.base_tsc.load(Ordering::Relaxed);
     let multiplier = clock.multiplier.load(Ordering::Relaxed);
@@ -32,7 +32,7 @@ pub(crate) fn from_line(clock: &Clock) -> Option<u64> {
     Some(base_ns.wrapping_add(scaled as u64))
 }
 
-/// Returns CLOCK_MONOTONIC in ns, by the line or else by clock_gettime(2).
+/// Returns CLOCK_MONOTONIC in ns, by the clock line, or else by clock_gettime(2).
 pub(crate) fn from_line_or_system(clock: &Clock) -> u64 {
     const TRIES: usize = 3;
     for _ in 0..TRIES {
@@ -43,7 +43,8 @@ pub(crate) fn from_line_or_system(clock: &Clock) -> u64 {
     trackway_sys::clock::monotonic_ns()
 }
 
-/// Returns the time after all loads before it: otherwise the processor may read its counter early.
+/// Returns the time after all preceding loads. Without the wait, the processor may read its counter
+/// early.
 pub(crate) fn read_after_loads(clock: &Clock) -> u64 {
     trackway_sys::clock::wait_for_loads();
     from_line_or_system(clock)
@@ -78,7 +79,7 @@ mod tests {
     #[test]
     fn a_line_that_is_stale_absent_or_in_the_making_is_not_followed() {
         let now = trackway_sys::clock::read_tsc();
-        let older = now.wrapping_sub(1 << 33); // perhaps than the machine's uptime
+        let older = now.wrapping_sub(1 << 33); // perhaps older than the machine's uptime
         assert_eq!(from_line(&clock_line(older, 1 << 32)), None, "older than its span");
         assert_eq!(from_line(&clock_line(now + (1 << 40), 1 << 32)), None, "from the future");
         assert_eq!(from_line(&Clock::default()), None, "no calibration");

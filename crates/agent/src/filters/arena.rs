@@ -1,14 +1,14 @@
 //! The arena of plans: a few parts of static memory, one of which is being filled at a time.
 //!
-//! Nothing is freed alone. When a part is full, the arena removes its links and fills another part
-//! that was retired earlier. A retired part is free when
+//! Plans are not freed one by one. When a part is full, the arena removes its links and fills
+//! another part that was retired earlier. A retired part is free when
 //!
 //! 1. some recorder has visited every CPU since then ([`Header::visits_done`]);
-//! 2. no thread is inside ([`super::readers`]);
+//! 2. no thread is inside the part ([`super::readers`]);
 //! 3. a second has passed on this process's own clock. The window is hostile: a forged visit could
-//!    otherwise overwrite memory that a thread is about to enter, if that thread stays between the
-//!    check of a link and the count for so long, without being preempted;
-//! 4. no fork child may be in its code ([`pin_occupied`]).
+//!    otherwise overwrite memory that a thread is about to enter. A second is longer than a thread
+//!    stays, without being preempted, between the check of a link and the count;
+//! 4. no fork child may be in the part's code ([`pin_occupied`]).
 //!
 //! [`Header::visits_done`]: trackway_abi::window::Header::visits_done
 
@@ -53,14 +53,15 @@ pub(super) const fn part_of(at: u32) -> usize {
 /// Returns the plan at this place.
 ///
 /// # Safety
-/// A link leads there, and the caller is inside of its part.
+/// A link leads to this place, and the caller is inside the plan's part.
 #[inline(always)]
 pub(super) unsafe fn plan_at<'p>(at: u32) -> &'p Plan {
-    // SAFETY: by contract: it was written before the link, and stays while a thread is inside.
+    // SAFETY: by contract: the plan was written before the link, and stays while a thread is
+    // inside.
     unsafe { &*address_of(at) }
 }
 
-/// Returns the address of that place, for a caller that reads it only inside.
+/// Returns the address of the plan at this place. The caller reads it only inside the plan's part.
 #[inline(always)]
 pub(super) const fn address_of(at: u32) -> *const Plan {
     let at = at as usize % (PARTS * PART_BYTES);
@@ -68,7 +69,7 @@ pub(super) const fn address_of(at: u32) -> *const Plan {
 }
 
 /// Pins every part that has a thread inside, before a fork: the child has the same code, and no
-/// process could tell when the child's thread leaves it. Any thread; async-signal-safe.
+/// process can detect when the child's thread leaves the code. Any thread; async-signal-safe.
 pub(super) fn pin_occupied() {
     for (part, pinned) in PINNED.iter().enumerate() {
         // Other threads may be inside, too, for nanoseconds each. One part more or less does not
@@ -79,22 +80,22 @@ pub(super) fn pin_occupied() {
     }
 }
 
-/// The arena has no memory left.
+/// Error: the arena has no memory left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ArenaFull;
 
 /// The contents of a part.
 struct Part {
     used: usize,
-    /// Bytes of its code, by kind.
+    /// Used bytes of the part's code memory, by kind.
     code_used: [usize; CODE_KINDS],
     /// The latest plan.
     plans: *const Plan,
     /// The latest filter.
     filters: *const Filter,
-    /// Time of its retirement, in ns; 0: it is not retired.
+    /// Time of the part's retirement, in ns; 0: the part is not retired.
     retired_ns: u64,
-    /// Number of the visit that was requested then, and the window of the request.
+    /// Number of the visit that was requested at retirement, and the window of that request.
     visit: u32,
     window: *mut u8,
 }
@@ -111,7 +112,7 @@ pub(super) struct Arena {
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     used: usize,
-    /// Bytes of its code, by kind.
+    /// Used bytes of the part's code memory, by kind.
     code_used: [usize; CODE_KINDS],
     filters: *const Filter,
 }
@@ -145,7 +146,7 @@ impl Arena {
         Mark { used, code_used, filters }
     }
 
-    /// Removes everything after the mark; no link leads to it.
+    /// Removes everything after the mark. No link may lead to the removed memory.
     pub(super) fn truncate_to(&mut self, mark: Mark) {
         let part = self.part();
         (part.used, part.code_used, part.filters) = (mark.used, mark.code_used, mark.filters);
@@ -156,7 +157,7 @@ impl Arena {
         const { assert!(align_of::<T>() <= 64) };
         let current = self.current();
         let part = self.part();
-        // The beginning stays free: its place would be no plan's.
+        // The beginning of a part stays free: its place is not a valid place of a plan.
         let at = part.used.max(64).next_multiple_of(align_of::<T>());
         let bytes = size_of::<T>().checked_mul(count).ok_or(ArenaFull)?;
         let end = at.checked_add(bytes).filter(|&end| end <= PART_BYTES).ok_or(ArenaFull)?;
@@ -166,7 +167,7 @@ impl Arena {
         Ok((place, at as u32))
     }
 
-    /// Stores a value in the current part. Returns its address, and its place in bytes.
+    /// Stores a value in the current part. Returns the value's address, and its place in bytes.
     pub(super) fn push<T>(&mut self, value: T) -> Result<(*const T, u32), ArenaFull> {
         let (place, at) = self.allocate::<T>(1)?;
         // SAFETY: the memory is aligned, large enough, and not shared.
@@ -174,11 +175,11 @@ impl Arena {
         Ok((place, at))
     }
 
-    /// Stores copies of values.
+    /// Stores copies of values in the current part.
     pub(super) fn push_all<T: Copy>(&mut self, values: &[T]) -> Result<&'static [T], ArenaFull> {
         let (place, _) = self.allocate::<T>(values.len())?;
-        // SAFETY: as above. Only a thread inside reads the slice, which has no end of life of its
-        // own.
+        // SAFETY: the memory is aligned, large enough, and not shared. Only a thread inside the
+        // part reads the slice, which is never freed alone.
         unsafe {
             core::ptr::copy_nonoverlapping(values.as_ptr(), place, values.len());
             Ok(core::slice::from_raw_parts(place, values.len()))
@@ -212,7 +213,7 @@ impl Arena {
         })
     }
 
-    /// Adds a filter to them.
+    /// Adds a filter to the current part.
     pub(super) fn push_filter(&mut self, filter: Filter) -> Result<*const Filter, ArenaFull> {
         let next = self.part().filters;
         let (filter, _) = self.push(Filter { next, ..filter })?;
@@ -229,13 +230,13 @@ impl Arena {
         } else {
             Link::new(tag, super::LinkAction::Plan(at))
         };
-        // SAFETY: as in `push`.
+        // SAFETY: the memory is aligned, large enough, and not shared.
         unsafe { place.write(Plan { next, link: link.0, ..plan }) };
         self.part().plans = place;
         Ok(link)
     }
 
-    /// Continues in another part, because this one is full.
+    /// Continues in another part, because the current part is full.
     pub(super) fn switch_part(&mut self, window: &Window) -> Result<(), ArenaFull> {
         let now_ns = monotonic_ns();
         let current = self.current;
@@ -273,7 +274,7 @@ impl Arena {
             return true;
         }
         if part.window != window.base() {
-            // The process is in another window now, whose recorder does not know of the request.
+            // The process is in another window now, whose recorder has not received the request.
             part.retired_ns = now_ns.max(1);
             part.request_visit(window);
         }
@@ -286,7 +287,7 @@ impl Arena {
     }
 
     /// Resets the state of the parent's threads, in a fork child. A part with a thread inside stays
-    /// as it is, because that may be this thread, which a signal handler has interrupted.
+    /// unchanged, because a signal handler may have interrupted this thread inside.
     pub(super) fn reset_in_fork_child(&mut self) {
         let first = self.number_of(0);
         for (number, part) in (first..).zip(&mut self.parts) {
@@ -303,12 +304,12 @@ impl Arena {
         self.current = free.unwrap_or(self.current);
     }
 
-    /// Continues after a gone owner, from any state. A list may lead to unwritten memory, and a
-    /// part that was being retired may carry an old time, so no list is used. `used` and
-    /// `code_used` were stored before any link that leads there (Release), so nothing in use is
+    /// Recovers the arena from any state that a gone owner left. A list may lead to unwritten
+    /// memory, and a part that was being retired may carry an old time, so no list is used. `used`
+    /// and `code_used` were stored before any link that leads there (Release), so nothing in use is
     /// overwritten.
     ///
-    /// Links to all parts are removed. They are made again when they are needed.
+    /// Removes the links to all parts of the lane. The linker makes them again on demand.
     pub(super) fn recover(&mut self, window: &Window) {
         let numbers = self.number_of(0)..self.number_of(0) + PARTS_OF_LANE;
         for place in filter_links::link_places() {

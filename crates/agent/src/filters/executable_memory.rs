@@ -1,15 +1,16 @@
 //! Executable memory: one file without a name, mapped twice when the library starts, so that later
 //! filters need no system call, which a sandbox might forbid.
 //!
-//! No other process can write there: the file is closed at once, and fork children do not get the
-//! writable mapping. (They interpret filters: the executable mapping is their parent's, too.)
+//! No other process can write to it: the file is closed at once, and fork children do not get the
+//! writable mapping. (Fork children interpret filters: the executable mapping is their parent's,
+//! too.)
 //!
 //! The executable mapping lies in the library's own memory, in place of zeros. Unwinders find their
 //! data for an address through its module, in a table that the linker made. So this memory has
 //! unwind information as the library's text has. Nothing is registered at run time, which would
-//! take locks and memory and slow the program's exceptions. One description must hold for all code
-//! that will ever lie there, at each instruction. There are two, for two kinds of code, each with
-//! memory of its own: [`CodeKind`].
+//! take locks and memory and slow the program's exceptions. One description must hold at each
+//! instruction of all code that will ever lie there. So there are two kinds of code, each with a
+//! description and memory of its own: [`CodeKind`].
 
 #[cfg(target_arch = "x86_64")]
 use core::cell::UnsafeCell;
@@ -24,22 +25,22 @@ use super::{linker, single_sequence};
 const PERMANENT_BYTES: usize = 4096;
 /// Bytes for code of each kind in each part.
 const PART_BYTES: usize = 128 << 10;
-/// Bytes of all code that leaves the stack alone.
+/// Bytes for permanent code and all leaf code ([`CodeKind::Leaf`]).
 const LEAVES_BYTES: usize = PERMANENT_BYTES + PARTS * PART_BYTES;
 const TOTAL_BYTES: usize = LEAVES_BYTES + PARTS * PART_BYTES;
 
-/// The use of the stack by code, as unwinders see it.
+/// Stack use of machine code, as unwinders need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CodeKind {
-    /// None: rsp points to the return address, and registers are the caller's. So are the permanent
-    /// code, code that fills frames, programs that read payloads, and others that call nothing and
-    /// save nothing.
+    /// No stack use: rsp points to the return address, and registers are the caller's. Leaf code is
+    /// the permanent code, code that fills frames, programs that read payloads, and other programs
+    /// that call nothing and save nothing.
     Leaf,
-    /// Any, within the frame of `trackway_jit::call`, which must call it.
+    /// Any stack use, within the frame of `trackway_jit::call`, which must call the code.
     Program,
 }
 
-/// Number of kinds.
+/// Number of kinds of code.
 pub(super) const CODE_KINDS: usize = 2;
 
 // The executable mapping: memory of the linked module, with the two descriptions.
@@ -52,7 +53,7 @@ core::arch::global_asm!(
     ".type trackway_code,@object",
     ".size trackway_code,{leaves}+{programs}",
     "trackway_code:",
-    // As at the beginning of every function.
+    // Unwind state of a function's first instruction.
     ".cfi_startproc",
     ".zero {leaves}",
     ".cfi_endproc",
@@ -71,7 +72,7 @@ core::arch::global_asm!(
     programs = const TOTAL_BYTES - LEAVES_BYTES,
 );
 
-/// Whole pages, which no thread reads before they hold code.
+/// Pages for code, which no thread reads before they hold code.
 #[cfg(target_arch = "x86_64")]
 #[repr(C, align(4096))]
 struct Pages(UnsafeCell<[u8; TOTAL_BYTES]>);
@@ -89,10 +90,10 @@ unsafe extern "C" {
 static WRITABLE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static EXECUTABLE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Returns these pages, if the compiler exists for this processor.
+/// Returns the pages for code, if the compiler exists for this processor.
 #[cfg(target_arch = "x86_64")]
 fn executable_pages() -> Option<*mut u8> {
-    // SAFETY: the memory is there (above).
+    // SAFETY: the assembly above defines the memory.
     Some(unsafe { PAGES.0.get() }.cast())
 }
 
@@ -122,16 +123,16 @@ pub(crate) fn map_code_memory() {
 }
 
 /// Pins parts before a fork in a signal handler that interrupted a filter. The child continues in
-/// the same code, which the parent must not overwrite; neither process knows when the other leaves
-/// it. (A direct clone(2) there stays unnoticed.)
+/// the same code, which the parent must not overwrite; neither process detects when the other
+/// leaves the code. (A direct clone(2) in the handler stays undetected.)
 unsafe extern "C" fn pin_before_fork() {
     if crate::state::thread::is_in_filter() {
         arena::pin_occupied();
     }
 }
 
-/// Gives a fork child memory of its own, if its thread was making a link: it does not have the
-/// writable mapping.
+/// Maps zeros for a fork child whose thread was making a link: the child does not have the writable
+/// mapping.
 unsafe extern "C" fn replace_mapping_in_fork_child() {
     let written = WRITABLE.load(Ordering::Relaxed);
     if linker::is_interrupted() && !written.is_null() {
@@ -140,7 +141,7 @@ unsafe extern "C" fn replace_mapping_in_fork_child() {
     }
 }
 
-/// Drops the writable mapping, in a fork child, which does not have it.
+/// Clears the address of the writable mapping in a fork child, which lacks the mapping.
 pub(super) fn reset_in_fork_child() {
     WRITABLE.store(core::ptr::null_mut(), Ordering::Relaxed);
 }
@@ -153,7 +154,7 @@ pub(super) fn is_available() -> bool {
 /// Returns a part's free memory for code of a kind, from `used` bytes on.
 ///
 /// # Safety
-/// No other thread has it, and none is in code there.
+/// No other thread uses that memory or executes code there.
 pub(super) unsafe fn free_code<'r>(
     kind: CodeKind,
     part: usize,
@@ -172,25 +173,25 @@ pub(super) unsafe fn free_code<'r>(
 /// Returns the code of a program that was written `used` bytes from the beginning of a part.
 ///
 /// # Safety
-/// It is code there, made by `trackway_jit::x86::emit_program`.
+/// `trackway_jit::x86::emit_program` made the code at that place.
 pub(super) unsafe fn program_entry(kind: CodeKind, part: usize, used: usize) -> Entry {
     // SAFETY: an address of code that has this type.
     unsafe { core::mem::transmute::<*mut u8, Entry>(code_address(kind, part, used)) }
 }
 
-/// Returns the code of a framer that was written there.
+/// Returns the code of a framer that was written `used` bytes from the beginning of a part.
 ///
 /// # Safety
-/// It is code there, made by `trackway_jit::x86::emit_fill`.
+/// `trackway_jit::x86::emit_fill` made the code at that place.
 pub(super) unsafe fn fill_entry(part: usize, used: usize) -> Fill {
     // SAFETY: an address of code that has this type.
     unsafe { core::mem::transmute::<*mut u8, Fill>(code_address(CodeKind::Leaf, part, used)) }
 }
 
-/// Returns the code of a program on payloads that was written there.
+/// Returns the code of a program on payloads, written `used` bytes from the beginning of a part.
 ///
 /// # Safety
-/// It is code there, made by `trackway_jit::x86::emit_direct`.
+/// `trackway_jit::x86::emit_direct` made the code at that place.
 pub(super) unsafe fn direct_entry(part: usize, used: usize) -> *const u8 {
     code_address(CodeKind::Leaf, part, used)
 }
@@ -199,7 +200,7 @@ fn code_address(kind: CodeKind, part: usize, used: usize) -> *mut u8 {
     EXECUTABLE.load(Ordering::Relaxed).wrapping_add(code_offset(kind, part, used))
 }
 
-/// Returns that place, in bytes from the beginning of the memory.
+/// Returns the offset of code from the beginning of the memory, in bytes.
 const fn code_offset(kind: CodeKind, part: usize, used: usize) -> usize {
     let begin = match kind {
         CodeKind::Leaf => PERMANENT_BYTES,

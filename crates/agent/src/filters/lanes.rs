@@ -14,12 +14,12 @@ use crate::sync::recoverable_lock::{LockResult, RecoverableLock, StackOwner};
 /// not preempted. After that the event is discarded, so that a real-time thread does not wait for
 /// an ordinary one.
 const WAIT_NS_MAX: u64 = 200_000;
-/// Maximum number of vain waits for the end of one turn; after that it may never end. (A preempted
-/// thread is back earlier, and there are other lanes.)
+/// Maximum number of vain waits for the end of one ownership; after that it may never end. (A
+/// preempted thread is back earlier, and there are other lanes.)
 const VAIN_WAITS_MAX: u64 = 8;
-/// Number of lanes. Every thread waits for the first one. The others serve handlers that
-/// interrupted its owner, threads for which it has no memory, and the time in which an abandoned
-/// lane is not yet known to be.
+/// Number of lanes. Every thread waits for the first lane. The other lanes serve handlers that
+/// interrupted its owner, threads for which it has no memory, and the time until an abandoned lane
+/// is detected.
 pub(super) const LANE_COUNT: usize = 4;
 
 /// A lane: its lock and its linker.
@@ -27,8 +27,8 @@ pub(super) struct Lane {
     pub(super) lock: RecoverableLock,
     /// Number of acquisitions.
     turns: AtomicU64,
-    /// The turn that a thread has waited for in vain last, and the number of such waits (the lowest
-    /// eight bits).
+    /// The acquisition that a thread last waited for in vain, and the number of such waits (the
+    /// lowest eight bits).
     vain_waits: AtomicU64,
     pub(super) linker: UnsafeCell<Linker>,
 }
@@ -56,8 +56,8 @@ impl Lane {
         }
     }
 
-    /// Acquires the lane, which has this number. `None`: another thread has it for longer than the
-    /// maximum wait.
+    /// Acquires the lane, which has this number. `None`: another thread holds the lane for longer
+    /// than the maximum wait.
     pub(super) fn acquire(&'static self, number: usize, me: StackOwner) -> Option<LaneGuard> {
         let mut deadline_ns = None;
         loop {
@@ -98,7 +98,7 @@ impl Lane {
 impl LaneGuard {
     /// Returns the lane's linker, recovered if its last owner abandoned it.
     pub(super) fn linker(&mut self, window: &Window) -> &mut Linker {
-        // SAFETY: there is one owner.
+        // SAFETY: the guard is the lane's only owner.
         let linker = unsafe { &mut *self.lane.linker.get() };
         linker.arena.set_lane(self.number);
         if core::mem::take(&mut self.was_left) {

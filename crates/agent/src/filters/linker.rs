@@ -48,10 +48,11 @@ pub(super) fn is_interrupted() -> bool {
 pub(super) fn reset_in_fork_child() {
     filter_state::reset_in_fork_child();
     for (number, lane) in LANES.iter().enumerate() {
-        // An owned lane means that a handler has forked, and this thread continues there
-        // afterwards. It links for a tag of its parent's, which is void here.
+        // A lane that this thread owns means that a signal handler has forked, and this thread
+        // continues in the lane afterwards. Its link gets a tag of the parent process, which is
+        // void here.
         if !lane.lock.is_owned_by_this_thread() {
-            // SAFETY: the thread that owned it is not here.
+            // SAFETY: the thread that owned the lane does not exist in the child.
             let linker = unsafe { &mut *lane.linker.get() };
             linker.arena.set_lane(number);
             linker.reset_in_fork_child();
@@ -64,8 +65,8 @@ pub(super) fn reset_in_fork_child() {
 #[cold]
 #[inline(never)]
 pub(super) fn find_or_make(request: &LinkRequest, tag: u32) -> Result<Link, LinkError> {
-    // A process that runs in another one's memory must not own a lane of it: a kill would leave the
-    // lane locked.
+    // A process that runs in its parent's memory must not own a lane of the parent: a kill would
+    // leave the lane locked.
     if thread::runs_in_parent_memory() {
         return Err(LinkError::Busy);
     }
@@ -76,9 +77,9 @@ pub(super) fn find_or_make(request: &LinkRequest, tag: u32) -> Result<Link, Link
 }
 
 fn link_in_any_lane(request: &LinkRequest, tag: u32, me: StackOwner) -> Result<Link, LinkError> {
-    /// Number of lanes that a thread may own at any depth of its stack. It gets further ones only
-    /// near the shallowest depth that was ever seen. It has abandoned them, or is in a handler:
-    /// handlers that interrupt each other and jump out take as many lanes as they get.
+    /// Number of lanes that a thread may own at any depth of its stack. It gets further lanes only
+    /// near the shallowest depth so far. Such a thread has abandoned its lanes, or is in a handler:
+    /// handlers that interrupt each other and jump out take all lanes that they can get.
     const DEEP_LANES_MAX: usize = 1;
     let owners = LANES.iter().filter_map(|lane| lane.lock.owner());
     let own =
@@ -104,7 +105,7 @@ fn link_in_lane(request: &LinkRequest, tag: u32, guard: &mut LaneGuard) -> Resul
     let &LinkRequest { mapped, session, event, stamp, .. } = request;
     let window = &mapped.window().ok_or(LinkError::Stale)?;
     let place = place_of(session, event);
-    // A signal handler may have forked before this, and this be the child, without a stamp. From
+    // A signal handler may have forked earlier, and this may be the child, without a stamp. From
     // here on the child finds the interrupted owner (see `reset_in_fork_child`).
     if PROCESS.stamp() != stamp {
         return Err(LinkError::Busy);
@@ -121,21 +122,21 @@ fn link_in_lane(request: &LinkRequest, tag: u32, guard: &mut LaneGuard) -> Resul
         linker.arena.switch_part(window).map_err(|ArenaFull| LinkError::ArenaFull)?;
         made = linker.make_link(request, tag);
     }
-    // A plan that does not fit an empty part fits none. This link stops further tries at each
+    // A plan that does not fit an empty part fits no part. This link stops further tries at each
     // event, which would remove other events' links.
     let link = made.unwrap_or(Link::new(tag, LinkAction::Discard));
-    // Another lane's link may be there by now: a thread that entered by that one continues.
+    // Another lane may have stored its link meanwhile: a thread that entered by it continues.
     // ORDERING: Release pairs with the Acquire of readers: the plan is there.
     place.store(link.0, Ordering::Release);
     // ORDERING: SeqCst: the link is stored before the check for a context that was declared
     // meanwhile, which removes links (`filter_links::void_context_dependent_links`): one of the two
-    // sees the other.
+    // finds the other.
     fence(Ordering::SeqCst);
     if app_contexts::contexts_count() != contexts_count {
         place.store(0, Ordering::Relaxed);
     }
     if link.action() == LinkAction::Discard {
-        // The recorder looks at the events again, and may add an alternative for this one.
+        // The recorder examines the events again, and may add an alternative for this one.
         // ORDERING: Release, as in `Window::intern_event`.
         window.header().events_revision.fetch_add(1, Ordering::Release);
     }
@@ -145,7 +146,7 @@ fn link_in_lane(request: &LinkRequest, tag: u32, guard: &mut LaneGuard) -> Resul
 /// The identity of a block of filters.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct BlockKey {
-    /// The address of its window; 0: no block.
+    /// Address of the block's window; 0: no block.
     window: usize,
     session: usize,
     generation: u64,
@@ -189,13 +190,13 @@ impl Linker {
         self.arena.reset_in_fork_child();
     }
 
-    /// Continues after a gone owner, from any state.
+    /// Recovers the linker from any state that a gone owner left.
     pub(super) fn recover(&mut self, window: &Window) {
         self.copied_block = BlockKey::NONE;
         self.arena.recover(window);
     }
 
-    /// Copies the session's block, if it is of the request's generation.
+    /// Copies the session's block, if the block belongs to the request's generation.
     fn copy_block(&mut self, request: &LinkRequest, window: &Window) -> Result<(), LinkError> {
         let &LinkRequest { mapped, session, generation, .. } = request;
         let which = BlockKey { window: window.base().addr(), session, generation };
@@ -220,7 +221,7 @@ impl Linker {
         // ORDERING: Acquire keeps the bytes before the check of the generation: a block is
         // overwritten only after the generation was raised past it.
         fence(Ordering::Acquire);
-        // A process that was elsewhere meanwhile has read zeros in the window's place.
+        // A process that left the window meanwhile has read zeros in its place.
         if session.generation.load(Ordering::Relaxed) != generation || PROCESS.moves() != moves {
             return Err(LinkError::Stale);
         }
@@ -252,7 +253,7 @@ impl Linker {
             generation,
             interprets: false,
         };
-        // SAFETY: the copied bytes.
+        // SAFETY: `copy_block` initialized these bytes.
         let bytes = unsafe {
             core::slice::from_raw_parts(self.block.as_ptr().cast::<u8>(), self.copied_bytes)
         };

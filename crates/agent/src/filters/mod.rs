@@ -1,11 +1,11 @@
-//! Filters: decide whether an event is recorded, where it happens, before anything is reserved.
+//! Filters decide at the site whether an event is recorded, before anything is reserved.
 //!
 //! docs/design/0008-filters.md, "In a traced program", has the argument. In short: a session with
 //! filters sets [`flag::FILTERED`]. Then an event is recorded only by a *link* that was made for
-//! this process's present decision about the session ([`crate::state::filter_links`]). Without one,
-//! the [`linker`] copies the session's block of filters, verifies the copies, and compiles them if
-//! there is executable memory ([`executable_memory`]). Plans and code lie in parts that are reused
-//! when no thread is inside ([`arena`], [`readers`]).
+//! this process's present decision about the session ([`crate::state::filter_links`]). Without a
+//! link, the [`linker`] copies the session's block of filters, verifies the copies, and compiles
+//! them if there is executable memory ([`executable_memory`]). Plans and code lie in parts that are
+//! reused when no thread is inside ([`arena`], [`readers`]).
 //!
 //! An evaluation owns nothing, waits for nothing, and changes nothing but the state of filters.
 //!
@@ -72,8 +72,8 @@ enum LinkAction {
     Record,
     /// Drops the event: it lacks something that a filter needs.
     Drop,
-    /// Discards and counts the event: the recorder does not know it well enough yet, or a filter is
-    /// invalid.
+    /// Discards and counts the event: no variant of a filter for the event exists yet, or a filter
+    /// is invalid.
     Discard,
     /// Evaluates the plan at this place of the arena, in bytes.
     Plan(u32),
@@ -85,7 +85,7 @@ impl Link {
     const DISCARD: u32 = 3;
     /// Alignment of plans, in bytes; none begins at 0.
     const PLAN_ALIGNMENT: usize = 16;
-    /// Added to the place of a plan that [`single_sequence`] can run.
+    /// Flag in the place of a plan that [`single_sequence`] can run.
     const QUICK: u32 = 8;
 
     const fn new(tag: u32, action: LinkAction) -> Self {
@@ -145,8 +145,8 @@ pub(crate) enum FilterVerdict {
     Unknown,
 }
 
-/// Judges an event by its filters, if everything that this takes is at hand. Calls `note_quick` if
-/// [`single_sequence`] can run the plan.
+/// Judges an event by its filters, if a valid link and the thread's data are at hand. Calls
+/// `note_quick` if [`single_sequence`] can run the plan.
 ///
 /// # Safety
 /// The payload is staged for the event; `enabled` is the event's word.
@@ -167,7 +167,7 @@ pub(crate) unsafe fn judge_staged(
         // SAFETY: the caller's payload.
         unsafe { plan.passes_quickly(staged) }
     };
-    // SAFETY: as above.
+    // SAFETY: the caller's payload.
     let passes = |plan: &Plan, emitter: &Emitter| Some(unsafe { plan.passes(staged, emitter) });
     judge_by_plan(session, enabled, passes_quickly, passes)
 }
@@ -175,8 +175,8 @@ pub(crate) unsafe fn judge_staged(
 /// Judges an event that is not staged yet.
 ///
 /// # Safety
-/// As `trackway_abi_ask_fn`; `enabled` is the event's word, and `description_number` its
-/// description's number.
+/// The contract of `trackway_abi_ask_fn` applies; `enabled` is the event's word, and
+/// `description_number` the number of its description.
 #[inline(never)] // keeps its frame off its callers' stack
 pub(crate) unsafe fn judge_unstaged(
     session: usize,
@@ -184,15 +184,15 @@ pub(crate) unsafe fn judge_unstaged(
     arguments: *const Argument,
     description_number: u32,
 ) -> FilterVerdict {
-    // SAFETY: the caller's arguments; the plan checks that they are those of its event.
+    // SAFETY: the caller's arguments; the plan checks that they belong to its event.
     let passes = |plan: &Plan, emitter: &Emitter| unsafe {
         plan.passes_unstaged(arguments, description_number, emitter)
     };
     judge_by_plan(session, enabled, |_: &Plan| None, passes)
 }
 
-/// Judges an event by two ways to evaluate a plan: without and with the emitter's identity. A
-/// result of `None` means that the way does not apply.
+/// Judges an event by a plan, with two evaluators: one without and one with the emitter's identity.
+/// An evaluator returns `None` if it does not apply.
 // Longer than 70 lines: the filter path is one function, so that its values stay in registers.
 #[inline(always)] // compiled for each caller
 fn judge_by_plan(
@@ -202,7 +202,7 @@ fn judge_by_plan(
     passes: impl FnOnce(&Plan, &Emitter) -> Option<bool>,
 ) -> FilterVerdict {
     let thread = thread::current_thread();
-    // SAFETY: the line is the calling thread's. Its stamp is zero until it was filled in.
+    // SAFETY: the line is the calling thread's. Its stamp is zero until the line is filled in.
     let (stamp, tid, name_stamp) =
         unsafe { ((*thread).stamp, (*thread).tid, (*thread).name_stamp) };
     if stamp != PROCESS.stamp() || stamp == 0 {
@@ -217,7 +217,8 @@ fn judge_by_plan(
     if tag == 0 || !decision.unchanged_since(sequence) {
         return FilterVerdict::Unknown;
     }
-    // The commit checks the generation of a recorded event; only this checks it for a rejected one.
+    // The commit checks the generation of recorded events; only this code checks it for rejected
+    // ones.
     // SAFETY: a decision with links names a window, mapped for good; the index is below 32.
     let now = unsafe { AtomicU64::from_ptr(generation_of(base, session).cast_mut()) };
     if now.load(Ordering::Relaxed) != generation {
@@ -245,20 +246,20 @@ fn judge_by_plan(
     }
     // SAFETY: glibc registered this thread's area; a vfork child, which has none, has no stamp.
     let area = unsafe { Area::new(area) };
-    // Before the entry: a handler that forks from here on pins the part.
+    // Precedes the entry: a handler that forks from here on pins the part.
     thread::begin_filter(thread);
     let visit = readers::enter_by_sequence(arena::part_of(at), place, link.0, area);
     let Some(visit) = visit else {
         thread::end_filter(thread);
         return FilterVerdict::Unknown;
     };
-    // Not in a fork child, which may exist since then: the code is its parent's.
+    // Not in a fork child made since then: the code belongs to its parent.
     if PROCESS.stamp() != stamp {
         visit.leave();
         thread::end_filter(thread);
         return FilterVerdict::Unknown;
     }
-    // SAFETY: the visit keeps the plan where it is, as the link says.
+    // SAFETY: the visit keeps the plan at the place in the link.
     let plan = unsafe { arena::plan_at(at) };
     let passes = match passes_quickly(plan) {
         Some(passes) => Some(passes),
@@ -304,16 +305,16 @@ pub(crate) enum SlowVerdict {
     Stale,
 }
 
-/// Judges an event in a generation of the session, by whatever way.
+/// Judges an event in a generation of the session, in the slow path.
 ///
 /// # Safety
-/// As [`crate::emit::fast_path::emit`].
+/// The contract of [`crate::emit::fast_path::emit`] applies.
 #[cold]
 #[inline(never)] // keeps its frame off its callers' stack
 pub(crate) unsafe fn judge_slowly(request: &LinkRequest, staged: StagedPayload) -> SlowVerdict {
     let &LinkRequest { mapped, session, generation, event, stamp } = request;
-    // Zero in a fork child whose stamp is being made, by another thread or by the code that this
-    // signal handler interrupted. Its decisions, links and code are still its parent's.
+    // The stamp is zero in a fork child while another thread, or the code that this signal handler
+    // interrupted, makes it. The child's decisions, links and code are still its parent's.
     if stamp == 0 {
         return SlowVerdict::Discarded;
     }
@@ -326,7 +327,7 @@ pub(crate) unsafe fn judge_slowly(request: &LinkRequest, staged: StagedPayload) 
             LinkTag::Stale => return SlowVerdict::Stale,
             LinkTag::InReplacement => return SlowVerdict::Discarded,
         };
-        // ORDERING: Acquire, as in `judge_by_plan`.
+        // ORDERING: Acquire pairs with the Release in `linker`: the plan is there.
         let mut link = Link(place.load(Ordering::Acquire));
         if !link.has_tag(tag) {
             match linker::find_or_make(request, tag) {
@@ -350,13 +351,13 @@ pub(crate) unsafe fn judge_slowly(request: &LinkRequest, staged: StagedPayload) 
             thread::end_filter(line);
             continue;
         };
-        // As in `judge_by_plan`.
+        // Not in a fork child made since then: the code belongs to its parent.
         if PROCESS.stamp() != stamp {
             visit.leave();
             thread::end_filter(line);
             return SlowVerdict::Discarded;
         }
-        // SAFETY: the visit keeps the plan where it is, as the link says.
+        // SAFETY: the visit keeps the plan at the place in the link.
         let plan = unsafe { arena::plan_at(at) };
         let thread = thread::identify_thread(stamp, plan.takes_procname);
         let (pid, tid) = (PROCESS.pid_for(&thread), thread.tid);
@@ -370,7 +371,7 @@ pub(crate) unsafe fn judge_slowly(request: &LinkRequest, staged: StagedPayload) 
     SlowVerdict::Discarded
 }
 
-/// Resets, in a fork child, everything that only its parent may do or know.
+/// Resets, in a fork child, the state that belongs to its parent.
 pub(crate) fn reset_in_fork_child() {
     executable_memory::reset_in_fork_child();
     linker::reset_in_fork_child();

@@ -32,20 +32,20 @@ pub(super) fn add_offset(
     Some(u16::from(before) + NAME_BYTES as u16)
 }
 
-/// A filter, ready to run on events that have everything it needs. All that it points to lies in
-/// its part of the arena.
+/// A filter, ready to run on events that have everything it needs. All memory that the filter
+/// points to lies in its part of the arena.
 #[derive(Debug)]
 pub(super) struct Filter {
     /// The next filter in the same part.
     pub(super) next: *const Self,
     /// The filter's id, and a hash of its bytes.
     pub(super) key: [u64; 2],
-    /// Number of slots that it needs.
+    /// Number of frame slots that the filter needs.
     pub(super) slots: usize,
     pub(super) environment: Environment<'static>,
-    /// Its machine code.
+    /// Machine code of the filter.
     pub(super) entry: Option<Entry>,
-    /// True if that is a leaf (`executable_memory::CodeKind`).
+    /// True if the machine code is a leaf (`executable_memory::CodeKind`).
     pub(super) is_leaf: bool,
     /// Programs for the interpreter, if there is no machine code.
     pub(super) programs: *const Verified<'static>,
@@ -56,16 +56,16 @@ pub(super) struct Filter {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
     pub(super) filter: *const Filter,
-    /// Machine code that fills slots; `None`: there is none, or nothing for it to do.
+    /// Machine code that fills slots; `None`: there is no code, or no slot for it to fill.
     pub(super) fill: Option<Fill>,
-    /// Minimum bytes of a payload that this code reads.
+    /// Minimum bytes of a payload that the machine code reads.
     pub(super) coded_bytes: u32,
     pub(super) legs_count: u8,
     pub(super) takes_count: u8,
     pub(super) rest_count: u8,
     pub(super) legs: *const AnchorStep,
     pub(super) takes: *const ValuePlace,
-    /// The slots that the machine code leaves.
+    /// Slots that the machine code does not fill.
     pub(super) rest: *const RemainingSlot,
 }
 
@@ -76,13 +76,13 @@ pub(super) struct Step {
 pub(super) struct Plan {
     /// The next plan in the same part.
     pub(super) next: *const Self,
-    /// The place of the link that was made with it.
+    /// Session and event of the plan's link.
     pub(super) session: u16,
     pub(super) event: u16,
-    /// Number of the description that it was made from, plus one.
+    /// Number of the event's description, plus one.
     pub(super) description_number: u32,
-    /// Maximum bytes of each variable field that staging never cuts, whatever the other fields
-    /// have.
+    /// Maximum bytes of a variable field that staging never cuts, for any sizes of the other
+    /// fields.
     pub(super) uncut_bytes: u16,
     /// True if the headroom receives values for filters: the thread's name, or application
     /// contexts.
@@ -91,16 +91,16 @@ pub(super) struct Plan {
     pub(super) takes_procname: bool,
     /// Application contexts that filters read.
     pub(super) applications: app_contexts::StagedOffsets,
-    /// True if there is one step, which machine code does completely.
+    /// True if the plan has one step, which machine code executes completely.
     pub(super) is_quick: bool,
     pub(super) steps_count: u16,
     pub(super) steps: *const Step,
     /// The link to this plan.
     pub(super) link: u64,
-    /// The filter's machine code on payloads, if that is all; else null.
-    /// ([`super::single_sequence`] has the offsets of this field and of those below.)
+    /// Machine code on payloads for the plan's only filter; null: there is none.
+    /// ([`super::single_sequence`] uses the offsets of this field and of the next ones.)
     pub(super) direct: *const u8,
-    /// Minimum bytes of a payload that this code reads.
+    /// Minimum bytes of a payload that the machine code in `direct` reads.
     pub(super) direct_bytes: usize,
     /// The event's enable word, which also identifies the window.
     pub(super) enabled: *const AtomicU32,
@@ -123,13 +123,13 @@ impl Step {
         self.fill.is_some() && self.rest_count == 0
     }
 
-    /// Fills a frame from the payload at [`PAYLOAD_OFFSET`]. Returns false if the event is not one
-    /// for the filter.
+    /// Fills a frame from the payload at [`PAYLOAD_OFFSET`]. Returns false if the filter does not
+    /// apply to the event.
     ///
     /// # Safety
-    /// Everything that the step points to is there.
+    /// All memory that the step points to is valid.
     unsafe fn fill(&self, frame: &mut Frame<'_>, contexts: &Contexts) -> bool {
-        // SAFETY: by contract; the plan builder has stored so many there.
+        // SAFETY: by contract; the plan builder has stored as many values as the counts.
         let (legs, takes, rest) = unsafe {
             (
                 core::slice::from_raw_parts(self.legs, self.legs_count.into()),
@@ -144,7 +144,8 @@ impl Step {
         if payload.len() < self.coded_bytes as usize {
             return false;
         }
-        // SAFETY: the framer's code, on a payload with as many bytes; the rest is set afterwards.
+        // SAFETY: the framer's code, on a payload with as many bytes; `fill_rest` sets the other
+        // slots.
         unsafe { frame.fill_by(fill, payload.as_ptr(), takes.len()) };
         FramerView::fill_rest(legs, rest, frame, PAYLOAD_OFFSET, contexts)
     }
@@ -157,17 +158,17 @@ impl Plan {
         !self.direct.is_null()
     }
 
-    /// Evaluates the plan, if it is one filter that machine code does completely. `None`: see
-    /// [`Self::passes`].
+    /// Evaluates the plan, if it has one filter that machine code evaluates completely. `None`:
+    /// only [`Self::passes`] can evaluate the plan.
     ///
     /// # Safety
-    /// As [`Self::passes`].
+    /// The contract of [`Self::passes`] applies.
     #[inline(always)]
     pub(super) unsafe fn passes_quickly(&self, staged: StagedPayload) -> Option<bool> {
         if !self.is_quick {
             return None;
         }
-        // SAFETY: by contract; there is one step.
+        // SAFETY: by contract; the plan has one step.
         let step = unsafe { &*self.steps };
         // SAFETY: by contract.
         step.fill.map(|fill| unsafe { step.passes_quickly(fill, staged) })
@@ -176,7 +177,7 @@ impl Plan {
     /// Returns true if all filters pass the event.
     ///
     /// # Safety
-    /// Everything that the plan points to is there. The payload has headroom.
+    /// All memory that the plan points to is valid. The payload has headroom.
     pub(super) unsafe fn passes(&self, staged: StagedPayload, emitter: &Emitter) -> bool {
         let (payload, size) = (staged.start, staged.size());
         let bytes = payload.wrapping_sub(PAYLOAD_OFFSET);
@@ -193,7 +194,7 @@ impl Plan {
         // SAFETY: headroom and payload are adjacent, and no other thread writes there. (Unwritten
         // bytes of the headroom are never read: no word refers to them.)
         let bytes = unsafe { core::slice::from_raw_parts(bytes, PAYLOAD_OFFSET + size) };
-        // SAFETY: by contract; the plan builder has stored so many there.
+        // SAFETY: by contract; the plan builder has stored `steps_count` steps.
         let steps =
             unsafe { core::slice::from_raw_parts(self.steps, usize::from(self.steps_count)) };
         // SAFETY: by contract.
@@ -219,7 +220,7 @@ impl Plan {
             let end = name.iter().position(|&byte| byte == 0);
             length = end.unwrap_or(PROCNAME_BYTES) as u32;
         }
-        // SAFETY: so are the bytes before the name.
+        // SAFETY: the headroom before the name is the caller's, too.
         let are_set = unsafe {
             app_contexts::write_values(payload.wrapping_sub(NAME_BYTES), &self.applications)
         };
@@ -231,21 +232,21 @@ impl Step {
     /// Evaluates one filter.
     ///
     /// # Safety
-    /// Everything that the step points to is there.
+    /// All memory that the step points to is valid.
     unsafe fn passes(&self, bytes: &[u8], contexts: &Contexts) -> bool {
         // SAFETY: by contract.
         let filter = unsafe { &*self.filter };
         let mut frame = Frame::new(&filter.environment, bytes);
         // SAFETY: by contract.
         let is_filled = unsafe { self.fill(&mut frame, contexts) };
-        // SAFETY: as above.
+        // SAFETY: by contract; the frame is filled.
         is_filled && unsafe { self.run(&frame) }
     }
 
     /// Runs the filter on a filled frame.
     ///
     /// # Safety
-    /// Everything that the step points to is there.
+    /// All memory that the step points to is valid.
     #[inline(always)]
     pub(super) unsafe fn run(&self, frame: &Frame<'_>) -> bool {
         // SAFETY: by contract.
@@ -261,7 +262,7 @@ impl Step {
     /// Evaluates the filter by machine code alone.
     ///
     /// # Safety
-    /// As [`Self::passes`].
+    /// The contract of [`Self::passes`] applies.
     #[inline(always)]
     unsafe fn passes_quickly(&self, fill: Fill, staged: StagedPayload) -> bool {
         // SAFETY: by contract.
@@ -284,7 +285,7 @@ impl Filter {
     /// Runs the filter's machine code, so that an interrupting handler can unwind.
     ///
     /// # Safety
-    /// `entry` is that code, and everything that the filter points to is there.
+    /// `entry` is the filter's code, and all memory that the filter points to is valid.
     #[inline(always)]
     unsafe fn run(&self, entry: Entry, frame: &Frame<'_>) -> u64 {
         // SAFETY: code of a program that was verified for as many slots.
@@ -300,11 +301,11 @@ impl Filter {
     /// Interprets the filter on a filled frame.
     ///
     /// # Safety
-    /// Everything that the filter points to is there.
+    /// All memory that the filter points to is valid.
     #[cold]
     #[inline(never)] // keeps its frame off its callers' stack
     unsafe fn is_interpreted_true(&self, frame: &Frame<'_>) -> bool {
-        // SAFETY: by contract; the plan builder has stored so many there.
+        // SAFETY: by contract; the plan builder has stored `programs_count` programs.
         let programs = unsafe { core::slice::from_raw_parts(self.programs, self.programs_count) };
         interpret::run(programs, frame).is_ok_and(|outcome| outcome.answer != 0)
     }

@@ -45,7 +45,7 @@ pub(super) struct PlanBuilder<'l> {
     /// Application contexts that steps read.
     pub(super) applications: app_contexts::StagedOffsets,
     pub(super) is_quick: bool,
-    /// The code of the only step on payloads, and the minimum bytes of these.
+    /// Machine code on payloads of the only step, and the minimum bytes of a payload.
     pub(super) direct: Option<(*const u8, usize)>,
     /// The window of event and session, and the session's generation.
     pub(super) window: Option<Window>,
@@ -54,7 +54,7 @@ pub(super) struct PlanBuilder<'l> {
 }
 
 impl PlanBuilder<'_> {
-    /// Adds the filters of a block that apply to the event. [`LinkAction::Plan`] means that there
+    /// Adds the filters of a block that apply to the event. Returns [`LinkAction::Plan`] if there
     /// are steps.
     pub(super) fn add_filters(
         &mut self,
@@ -123,7 +123,7 @@ impl PlanBuilder<'_> {
                 lacks &= matches!(unfit, Mismatch::Lacks(_));
                 continue;
             }
-            // The event has all fields, and one of them means something else.
+            // The event has all fields, and a field has another meaning.
             if !meanings.are_of(&fields, number, &alternative) {
                 lacks = false;
                 continue;
@@ -184,7 +184,8 @@ impl PlanBuilder<'_> {
     }
 
     /// Compiles an alternative to code on payloads of the framer's event. Returns the code and the
-    /// minimum bytes of these payloads. `None`: that is not possible, or not by a sequence here.
+    /// minimum bytes of these payloads. `None`: the compiler cannot, or a sequence is not possible
+    /// here.
     fn compile_direct(
         &mut self,
         alternative: &Alternative<'_>,
@@ -212,15 +213,15 @@ impl PlanBuilder<'_> {
                 )))
             }
             Ok(None) | Err(x86::EmitError::Unsupported) => Ok(None),
-            // Another part has memory for it, or another lane. If an empty part has not, the
-            // ordinary way works, too.
+            // Another part or another lane may have memory for the code. If an empty part has not,
+            // ordinary evaluation works, too.
             Err(x86::EmitError::NoRoom) if used > 0 => Err(ArenaFull),
             Err(x86::EmitError::NoRoom) => Ok(None),
         }
     }
 
     /// Returns the filter of an alternative: from the part that is being filled, or added to it.
-    /// `None`: it is invalid.
+    /// `None`: the alternative is invalid.
     fn find_or_add_filter(
         &mut self,
         id: u64,
@@ -229,7 +230,7 @@ impl PlanBuilder<'_> {
     ) -> Result<Option<*const Filter>, ArenaFull> {
         let key = [id, hash_alternative(alternative)];
         let slots = alternative.needs_count();
-        // Not its parent's code, in a child that was forked in the middle of a link.
+        // Not the parent's code, in a child that was forked while a thread made a link.
         let is_it = |filter: &&Filter| {
             filter.key == key
                 && filter.slots == slots
@@ -264,7 +265,7 @@ impl PlanBuilder<'_> {
         unsafe { &mut *(core::ptr::from_mut(&mut self.states[..]) as *mut [State]) }
     }
 
-    /// Compiles a filter's programs. Returns false if that is not possible.
+    /// Compiles a filter's programs. Returns false if the compiler cannot.
     fn compile_programs(
         &mut self,
         filter: &mut Filter,
@@ -295,7 +296,7 @@ impl PlanBuilder<'_> {
                     entries[number] =
                         Some(unsafe { executable_memory::program_entry(kind, part, used) });
                 }
-                // A filter that does not fit an empty part fits none.
+                // A filter that does not fit an empty part fits no part.
                 Err(x86::EmitError::NoRoom) if used > 0 => return Err(ArenaFull),
                 Err(_) => return Ok(false),
             }
@@ -303,7 +304,8 @@ impl PlanBuilder<'_> {
         filter.entry = entries[0];
         if count > 1 {
             let entries = self.arena.push_all(&entries[..count])?;
-            // SAFETY: they were just emitted, for as many slots, and live as long as the filter.
+            // SAFETY: the entries were just emitted, for as many slots, and live as long as the
+            // filter.
             filter.environment = unsafe { filter.environment.with_entries(entries) };
         }
         Ok(filter.entry.is_some())
@@ -331,7 +333,7 @@ impl PlanBuilder<'_> {
         Ok(count > 0)
     }
 
-    /// Stores the plan of these steps. Returns its link.
+    /// Stores the plan of the added steps. Returns the plan's link.
     pub(super) fn finish(
         &mut self,
         event: usize,
@@ -340,7 +342,7 @@ impl PlanBuilder<'_> {
         tag: u32,
     ) -> Result<Link, ArenaFull> {
         let steps = &self.steps[..self.steps_count];
-        // SAFETY: so many were written.
+        // SAFETY: `steps_count` steps were written.
         let steps = unsafe { &*(core::ptr::from_ref(steps) as *const [Step]) };
         let steps = self.arena.push_all(steps)?;
         let (direct, direct_bytes) = self.direct.unwrap_or((core::ptr::null(), 0));
@@ -370,7 +372,7 @@ impl PlanBuilder<'_> {
     }
 }
 
-/// Returns the maximum bytes of each variable field that staging never cuts: its share of the bytes
+/// Returns the maximum bytes of each variable field that staging never cuts: one share of the bytes
 /// that fixed fields leave (`trackway_i_share` of include/trackway/trackway.h).
 fn uncut_bytes(described: &[u8]) -> u16 {
     let Some(fields) = FieldViews::new(described) else { return 0 };

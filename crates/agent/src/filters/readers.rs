@@ -21,7 +21,7 @@ static ALWAYS_ZERO: AtomicU64 = AtomicU64::new(0);
 #[must_use = "who has entered must leave"]
 pub(super) struct Visit {
     part: usize,
-    /// The area by which the thread counts; `None`: it counts by atomic instructions.
+    /// The rseq area by which the thread counts; `None`: the thread counts by atomic instructions.
     area: Option<Area>,
 }
 
@@ -36,19 +36,20 @@ pub(super) fn enter_by_sequence(
 ) -> Option<Visit> {
     let cpu = area.cpu()?;
     let counter = LINES.get(cpu as usize)?.entered(part);
-    // SAFETY: both are static; only such sequences change this counter.
+    // SAFETY: both words are static; only such sequences change this counter.
     let entered = unsafe { add_one(area, cpu, place.as_ptr(), link, counter.as_ptr()) };
     entered.then_some(Visit { part, area: Some(area) })
 }
 
-/// Enters a part by whatever way. Returns `None` if `place` does not hold `link` any more.
+/// Enters a part by a sequence, or else by atomic instructions. Returns `None` if `place` does not
+/// hold `link` any more.
 pub(super) fn enter_part(
     part: usize,
     place: &AtomicU64,
     link: u64,
     in_vfork_child: bool,
 ) -> Option<Visit> {
-    // ORDERING: SeqCst, for `Line::enter`, which counts before it looks.
+    // ORDERING: SeqCst, for `Line::enter`, which counts before this load.
     let is_linked = || place.load(Ordering::SeqCst) == link;
     let pointer = trackway_sys::thread::rseq_area();
     if !pointer.is_null() && !in_vfork_child {
@@ -87,11 +88,11 @@ impl Visit {
 fn leave_by_sequence(part: usize, area: Area) -> bool {
     let Some(cpu) = area.cpu() else { return false };
     let Some(line) = LINES.get(cpu as usize) else { return false };
-    // SAFETY: both are static; only such sequences change this counter.
+    // SAFETY: both words are static; only such sequences change this counter.
     unsafe { add_one(area, cpu, ALWAYS_ZERO.as_ptr(), 0, line.left(part).as_ptr()) }
 }
 
-/// Returns true if no thread is inside of an unlinked part, and every CPU was visited since.
+/// Returns true if no thread is inside a part that was unlinked before a visit to every CPU.
 pub(super) fn is_empty(part: usize) -> bool {
     is_part_empty(part, LINES.iter().chain(core::iter::once(&WITHOUT_SEQUENCES)))
 }

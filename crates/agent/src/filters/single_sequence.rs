@@ -1,10 +1,10 @@
-//! Filters that run in one restartable sequence, in which a thread is not counted.
+//! Filters that run in one restartable sequence, without counting the thread as a reader.
 //!
 //! Most filters on numbers are machine code that reads a payload and answers
 //! ([`trackway_jit::x86::emit_direct`]). A few permanent instructions at the beginning of the
-//! executable memory enter such code. All that memory is one sequence, with one description that
-//! never changes. So a visit to a CPU ends every run there, as it ends a thread's attempt to be
-//! counted (`trackway_ring::inside`). A thread that was preempted inside continues in this
+//! executable memory enter such code. All executable memory is one sequence, with one description
+//! that never changes. So a visit to a CPU ends every run there, as it ends a thread's attempt to
+//! be counted (`trackway_ring::inside`). A thread that was preempted inside continues in this
 //! library's own text, however long it slept and whatever the memory holds by then.
 //!
 //! docs/design/0008-filters.md, "Filters in one sequence", has the argument.
@@ -28,13 +28,13 @@ pub(crate) enum QuickVerdict {
     Passes(u32),
     /// The event is not recorded.
     Fails,
-    /// No filter ran: another way gives the verdict.
+    /// No filter ran: the ordinary filter path gives the verdict.
     Unknown,
-    /// No filter ran, and none will here as long as nothing changes.
+    /// No filter ran, and no filter can run in a sequence until something changes.
     Unsupported,
 }
 
-/// Answers of a filter, and the word for none.
+/// Answers of a filter; `NONE` stands for no answer.
 const FAILS: u64 = 0;
 const PASSES: u64 = 1;
 const NONE: u64 = 2;
@@ -46,24 +46,24 @@ pub(crate) struct EmitArguments {
     pub(crate) payload: StagedPayload,
 }
 
-/// Judges an event in a session, if one filter decides that runs in a sequence. Returns the
-/// arguments, too, so that the caller keeps nothing elsewhere while the filter runs.
+/// Judges an event in a session, if its only filter runs in a sequence. Returns the arguments, too,
+/// so that the caller needs no other copy while the filter runs.
 ///
 /// # Safety
-/// As [`crate::emit::fast_path::emit`]; `enabled` is the event's word.
+/// The contract of [`crate::emit::fast_path::emit`] applies; `enabled` is the event's word.
 #[inline(always)]
 pub(crate) unsafe fn judge_in_sequence(
     session: usize,
     enabled: *const AtomicU32,
     arguments: EmitArguments,
 ) -> (QuickVerdict, EmitArguments) {
-    // A hint: the plan that is found there identifies its event itself.
+    // The index is a hint: the plan at that place identifies its event itself.
     // SAFETY: the caller's event.
     let event = unsafe { (&raw const (*arguments.event).index).read_volatile() } as usize;
     let place = place_of(session, event);
     // ORDERING: Acquire pairs with the Release in `linker`: the plan is there.
     let link = Link(place.load(Ordering::Acquire));
-    // The tag of a decision of this very process: a fork child has others than its parent.
+    // The tag of a decision of this process: a fork child's tags differ from its parent's tags.
     let tag = PROCESS.decisions[session % SESSIONS_MAX].link_tag.load(Ordering::Relaxed);
     if !link.has_tag(tag) {
         // Tag 0: the session has no filters.
@@ -77,10 +77,10 @@ pub(crate) unsafe fn judge_in_sequence(
     if stamp == 0 {
         return (QuickVerdict::Unknown, arguments);
     }
-    // SAFETY: links are made after the library has started, for good.
+    // SAFETY: a link exists, so the library has started and the stamp word exists for good.
     let stamp_word = unsafe { PROCESS.stamp_word().unwrap_unchecked() };
     let query = sequence::SequenceQuery { arguments, place, link, at, enabled, stamp_word, stamp };
-    // SAFETY: the caller's event; a link to such a plan is only made if there is the sequence.
+    // SAFETY: the caller's event; a link to a quick plan exists only if the sequence is installed.
     let SequenceAnswer { answer, arguments, link } = unsafe { sequence::run(query) };
     match answer {
         FAILS => (QuickVerdict::Fails, arguments),
@@ -112,7 +112,7 @@ mod sequence {
 
     /// The entry of the sequence; null: there is none.
     static ENTRY: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-    /// Describes all memory after the entry, up to its end.
+    /// Sequence descriptor for all executable memory after the entry.
     static DESCRIPTOR: Descriptor = Descriptor::none();
     /// Offset of threads' rseq areas from the thread pointer, in bytes.
     static AREA: AtomicIsize = AtomicIsize::new(0);
@@ -131,17 +131,17 @@ mod sequence {
         ".hidden trackway_quick_begin",
         "trackway_quick_begin:",
         "endbr64",
-        // Not without sequences, which would not be aborted.
+        // Without restartable sequences, this code would not be aborted.
         "cmp dword ptr fs:[rcx+{cpu}],0",
         "jl 22f",
         "mov qword ptr fs:[rcx+{sequence}],r8",
         ".globl trackway_quick_start",
         ".hidden trackway_quick_start",
         "trackway_quick_start:",
-        // The plan and its contents are there until the sequence ends.
+        // The plan and its contents stay valid until the sequence ends.
         "cmp qword ptr [rdi],rdx",
         "jne 22f",
-        // Not in a fork child, which may exist since then: the code is its parent's.
+        // Not in a fork child made since then: the code belongs to its parent.
         "cmp qword ptr [r11],rax",
         "jne 22f",
         // The plan is for this event in this window, and for the present generation.
@@ -199,7 +199,7 @@ mod sequence {
     /// Copies the entry to the beginning of the `bytes` bytes of executable memory at `executed`.
     ///
     /// # Safety
-    /// `written` is the beginning of that memory, and does not change from now on.
+    /// `written` is the beginning of that memory, and is not changed from now on.
     pub(in super::super) unsafe fn install_entry(
         written: &mut [u8],
         executed: *mut u8,
@@ -222,12 +222,12 @@ mod sequence {
         ENTRY.store(executed, Ordering::Relaxed);
     }
 
-    /// Returns true if there is the sequence.
+    /// Returns true if the sequence is installed.
     pub(in super::super) fn is_available() -> bool {
         !ENTRY.load(Ordering::Relaxed).is_null()
     }
 
-    /// The arguments of a run, and the values that must hold.
+    /// The arguments of a run, and the values that must be unchanged in the sequence.
     pub(super) struct SequenceQuery {
         pub(super) arguments: EmitArguments,
         pub(super) place: &'static AtomicU64,
@@ -238,12 +238,12 @@ mod sequence {
         pub(super) stamp: u64,
     }
 
-    /// Runs the filter. Returns its answer, or [`NONE`] if a value did not hold or the thread was
-    /// interrupted; and the arguments.
+    /// Runs the filter. Returns the arguments and the filter's answer, or [`NONE`] if a value has
+    /// changed or the thread was interrupted.
     ///
     /// # Safety
-    /// The link says that there is a plan for this at `at`; the payload is the event's. The thread
-    /// is no vfork child's.
+    /// The link refers to a quick plan for this event at `at`; the payload is the event's. The
+    /// thread does not belong to a vfork child.
     #[inline(always)]
     pub(super) unsafe fn run(query: SequenceQuery) -> SequenceAnswer {
         let (answer, event, start, size_and_flags, link);
@@ -252,8 +252,8 @@ mod sequence {
         // memory and only caller-saved registers, and leaves the stack alone.
         unsafe {
             asm!(
-                // Saved below the stack pointer, which stays: unwind information describes its
-                // place and knows nothing of this. Signal handlers leave 128 bytes there alone, and
+                // Registers are saved below the stack pointer, which must not move: unwind
+                // information describes its place. Signal handlers leave 128 bytes there alone, and
                 // so does the called code, which keeps only its return address on the stack.
                 "mov qword ptr [rsp-16],rcx",
                 "mov qword ptr [rsp-24],rdx",
@@ -290,7 +290,7 @@ mod sequence {
     }
 }
 
-/// Without a compiler for this processor, there are no such plans.
+/// Stub for processors without a compiler, on which no plan is quick.
 #[cfg(not(target_arch = "x86_64"))]
 mod sequence {
     use core::sync::atomic::{AtomicU32, AtomicU64};

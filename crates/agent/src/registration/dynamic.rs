@@ -1,13 +1,13 @@
 //! Events described at run time: include/trackway/dynamic.h, which states the contract.
 //!
-//! For languages without a C preprocessor. A static table holds the data for packing values: two
-//! bytes of type and a length for each field. Descriptions are in the window and in
-//! [`crate::state::event_archive`].
+//! This interface serves languages without a C preprocessor. A static table holds the data for
+//! packing values: two bytes of type and a length for each field. Descriptions are in the window
+//! and in [`crate::state::event_archive`].
 //!
-//! Invariant: each number of an entry is written once. A describing thread writes the numbers that
-//! are missing, and gets the entry if all numbers are its own. So describing takes no lock, in any
-//! thread or handler. A handle's plan never changes, though the window, which other processes of
-//! the user may write, decides which entry an event gets.
+//! Invariant: each word of an entry is written once. A thread that describes an event writes the
+//! missing words, and gets the entry if all words match its description. So describing takes no
+//! lock, in any thread or handler. A handle's plan never changes, though other processes of the
+//! user may write the window, which decides the entry of an event.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -25,17 +25,17 @@ use crate::state::event_archive;
 use crate::state::process::PROCESS;
 use crate::state::window_map::MappedWindow;
 
-/// `TRACKWAY_DYNAMIC_MAX`.
+/// Maximum number of events described at run time: `TRACKWAY_DYNAMIC_MAX`.
 const DYNAMIC_MAX: usize = 1024;
 /// An event described at run time: `struct trackway_dynamic`.
 #[derive(Debug)]
 pub struct DynamicEvent {
-    /// Its enable word, in a window that stays mapped, or in [`crate::state::event_archive`]; null:
-    /// the entry is free.
+    /// Enable word of the event, in a window that stays mapped, or in
+    /// [`crate::state::event_archive`]; null: the entry is free.
     word: AtomicPtr<AtomicU32>,
-    /// Number of its fields, plus one; 0: unknown yet.
+    /// Number of fields plus one; 0: unknown yet.
     field_count: AtomicU32,
-    /// Its fields ([`FieldPlan::to_word`]); 0: unknown yet.
+    /// Encoded plans of the fields ([`FieldPlan::to_word`]); 0: unknown yet.
     fields: [AtomicU32; FIELDS_MAX],
 }
 
@@ -45,17 +45,17 @@ static TABLE: [DynamicEvent; DYNAMIC_MAX] = [const { DynamicEvent::new() }; DYNA
 #[derive(Clone, Copy)]
 pub(super) struct FieldPlan {
     pub(super) shape: Shape,
-    /// Any value for `Str` and `Text`.
+    /// Type of the elements; meaningless for `Str` and `Text`.
     pub(super) scalar: Scalar,
-    /// Elements of an array.
+    /// Number of elements of an array.
     pub(super) length: u16,
 }
 
 impl FieldPlan {
-    /// A placeholder.
+    /// Placeholder for a missing plan.
     const NONE: Self = Self { shape: Shape::Scalar, scalar: Scalar::U8, length: 0 };
 
-    /// Makes the plan of a field. `None`: the description breaks a rule.
+    /// Makes the plan of a field. `None`: the field's description breaks a rule.
     fn from_field(field: &Field) -> Option<Self> {
         let shape = Shape::from_code(field.shape)?;
         let scalar = Scalar::from_code(field.scalar);
@@ -92,7 +92,7 @@ impl FieldPlan {
         })
     }
 
-    /// Returns the bytes that the field takes whatever its value.
+    /// Returns the payload bytes that the field takes for any value.
     pub(super) fn fixed_bytes(self) -> usize {
         match self.shape {
             Shape::Scalar | Shape::Enumeration => self.scalar.size_bytes(),
@@ -112,7 +112,7 @@ impl DynamicEvent {
         }
     }
 
-    /// Returns the entry of the event with this enable word: its present one, or a free one.
+    /// Finds the entry of the event with this enable word, or takes a free entry for it.
     fn find_or_take(word: &AtomicU32) -> Option<&'static Self> {
         let key = core::ptr::from_ref(word).cast_mut();
         let first = key as usize / size_of::<trackway_abi::window::Event>();
@@ -125,7 +125,7 @@ impl DynamicEvent {
         })
     }
 
-    /// Returns the entry of the event with this description that had a word in an earlier window.
+    /// Finds the entry of an event with this description that had its word in an earlier window.
     #[cold]
     fn find_by_description(encoded: &[u8]) -> Option<&'static Self> {
         TABLE.iter().find(|entry| {
@@ -134,8 +134,8 @@ impl DynamicEvent {
         })
     }
 
-    /// Fills the entry with these fields ([`FieldPlan::to_word`]). Returns false if it has other
-    /// fields, or another thread is filling it with others.
+    /// Fills the entry with these encoded plans ([`FieldPlan::to_word`]). Returns false if the
+    /// entry has other fields, or if another thread is filling it with other fields.
     fn fill(&self, fields: &[u32]) -> bool {
         let set = |number: &AtomicU32, value: u32| {
             let set = number.compare_exchange(0, value, Ordering::Relaxed, Ordering::Relaxed);
@@ -160,11 +160,11 @@ impl DynamicEvent {
     }
 
     fn word(&self) -> &'static AtomicU32 {
-        // SAFETY: a handle's entry has a word, which is in a window, mapped for good, or static.
+        // SAFETY: a handle's entry has an enable word, static or in a window that stays mapped.
         unsafe { &*self.word.load(Ordering::Relaxed) }
     }
 
-    /// Replaces the enable word, unless another thread has.
+    /// Replaces the enable word, unless another thread has replaced it.
     fn retarget(&self, from: *const AtomicU32, to: *const AtomicU32) {
         let (from, to) = (from.cast_mut(), to.cast_mut());
         let _ = self.word.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
@@ -179,8 +179,8 @@ impl DynamicEvent {
         }
     }
 
-    /// Returns true if a session records the event, for a process that has become another user
-    /// since it described it.
+    /// Retargets the enable word of a process that has changed its user, and returns true if a
+    /// session records the event.
     #[cold]
     fn retarget_and_check(&self) -> bool {
         let word = self.word();
@@ -194,7 +194,7 @@ impl DynamicEvent {
 pub(super) struct FieldPlans {
     pub(super) plans: [FieldPlan; FIELDS_MAX],
     pub(super) count: usize,
-    /// Sum of their fixed bytes: at most a payload's.
+    /// Sum of the fixed bytes of all fields: at most the maximum payload.
     pub(super) fixed_bytes: usize,
 }
 
@@ -207,7 +207,7 @@ impl FieldPlans {
 /// Describes an event: `trackway_dynamic_describe`. The error is a negative errno.
 ///
 /// # Safety
-/// The names are null or C strings, and `fields` has `count` elements that are as the header says.
+/// The names are null or C strings. `fields` has `count` elements that meet the header's contract.
 pub unsafe fn describe_event(
     provider: *const c_char,
     name: *const c_char,
@@ -227,14 +227,14 @@ pub unsafe fn describe_event(
     let fields: &[Field] = match (count, fields.is_null()) {
         (0, _) => &[],
         (_, true) => return Err(-libc::EINVAL),
-        // SAFETY: the caller's array.
+        // SAFETY: the caller passes `count` fields.
         (_, false) => unsafe { core::slice::from_raw_parts(fields, count) },
     };
     let mut words = [0; FIELDS_MAX];
     let mut fixed_bytes = 0;
     for (number, (field, word)) in fields.iter().zip(&mut words).enumerate() {
         let plan = FieldPlan::from_field(field).ok_or(-libc::EINVAL)?;
-        // SAFETY: the caller's names.
+        // SAFETY: the caller's names are C strings or null.
         let same = |other: &Field| unsafe {
             register::c_string_bytes(other.name) == register::c_string_bytes(field.name)
         };
@@ -247,7 +247,7 @@ pub unsafe fn describe_event(
     if fixed_bytes > PAYLOAD_BYTES_MAX {
         return Err(-libc::EINVAL);
     }
-    // SAFETY: the caller's names.
+    // SAFETY: the caller's names are C strings or null.
     let (provider, name) =
         unsafe { (register::c_string_bytes(provider), register::c_string_bytes(name)) };
     let words = &words[..count];
@@ -265,11 +265,11 @@ fn entry_of(
     fields: &[u32],
 ) -> Result<&'static DynamicEvent, c_int> {
     let word = register::find_or_intern_word(mapped, encoded).ok_or(-libc::ENOSPC)?;
-    // Otherwise the number may come from the zeros that replace the window.
+    // After a move, the number may come from the zeros that replace the window.
     if PROCESS.moves() != moves {
         return Err(-libc::EAGAIN);
     }
-    /// Number of moves of a process that has always been the same user's.
+    /// Number of moves of a process that has never changed its user.
     const MOVES_OF_START: u64 = 1;
     let before =
         if moves > MOVES_OF_START { DynamicEvent::find_by_description(encoded) } else { None };
@@ -277,26 +277,26 @@ fn entry_of(
         entry.retarget(entry.word(), word);
         return Ok(entry);
     }
-    // The entry may be another event's if the window was changed.
+    // The entry may belong to another event if another process changed the window.
     DynamicEvent::find_or_take(word).filter(|entry| entry.fill(fields)).ok_or(-libc::ENOSPC)
 }
 
 /// Records an event: `trackway_dynamic_record`.
 ///
 /// # Safety
-/// `values` has `count` elements, whose data is as the header says.
+/// `values` has `count` elements, whose data meets the header's contract.
 pub unsafe fn record_event(event: &DynamicEvent, values: *const Value, count: c_uint) -> c_int {
     if !event.is_enabled() {
         return 0;
     }
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the caller upholds the same contract.
     unsafe { record_enabled(event, values, count as usize) }
 }
 
 /// Records an enabled event.
 ///
 /// # Safety
-/// As [`record_event()`].
+/// The contract of [`record_event()`] applies.
 #[inline(never)] // takes its stack only while a session records
 unsafe fn record_enabled(event: &DynamicEvent, values: *const Value, count: usize) -> c_int {
     if count > 0 && values.is_null() {
@@ -305,17 +305,17 @@ unsafe fn record_enabled(event: &DynamicEvent, values: *const Value, count: usiz
     let Some(plans) = event.plans(count) else { return -libc::EINVAL };
     let values: &[Value] = match count {
         0 => &[],
-        // SAFETY: the caller's array.
+        // SAFETY: the caller passes `count` values.
         _ => unsafe { core::slice::from_raw_parts(values, count) },
     };
     let mut sizes = Sizes { spans: [Span::default(); FIELDS_MAX], bytes: 0, is_cut: false };
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the caller upholds the same contract.
     if let Err(errno) = unsafe { measure_values(&plans, values, &mut sizes) } {
         return errno;
     }
-    /// Enough for nearly all.
+    /// Payload bytes that suffice for nearly all events.
     const SHORT_BYTES: usize = 512;
-    // SAFETY: as above; the values have been measured.
+    // SAFETY: the caller upholds the contract; the values have been measured.
     unsafe {
         if sizes.bytes <= SHORT_BYTES {
             emit_with_buffer::<{ SHORT_BYTES + MARGIN_BYTES }>(event, &plans, values, &sizes);
@@ -326,10 +326,10 @@ unsafe fn record_enabled(event: &DynamicEvent, values: *const Value, count: usiz
     0
 }
 
-/// Builds a record's payload in `BYTES` bytes of stack, and emits it.
+/// Builds a record's payload in `BYTES` bytes of stack, and emits the record.
 ///
 /// # Safety
-/// As [`record_event()`]; `sizes` are those of the values, which fit.
+/// The contract of [`record_event()`] applies; `sizes` measures the values, which fit `BYTES`.
 #[inline(never)] // one stack frame for each size
 unsafe fn emit_with_buffer<const BYTES: usize>(
     event: &DynamicEvent,
@@ -345,7 +345,7 @@ unsafe fn emit_with_buffer<const BYTES: usize>(
             Shape::Str | Shape::Text | Shape::Sequence => spans.next().unwrap_or_default(),
             _ => Span::default(),
         };
-        // SAFETY: the caller's promise is the same; the spans fit the buffer.
+        // SAFETY: the caller upholds the same contract; the spans fit the buffer.
         unsafe { append_field(&mut staged, plan, value, span) };
     }
     let size = staged.end - HEADROOM_BYTES;
@@ -383,7 +383,7 @@ mod tests {
         assert!(FieldPlan::from_word(0).is_none() && FieldPlan::from_word(u32::MAX).is_none());
     }
 
-    /// A changed window may give two events one entry.
+    /// A window that another process has changed may give two events one entry.
     #[test]
     fn an_entry_is_of_one_event_for_good() {
         let (array, text) = (plan_word(Shape::Array, 400), plan_word(Shape::Text, 0));
@@ -403,8 +403,8 @@ mod tests {
         assert!(empty.fill(&[]) && empty.plans(0).is_some() && !empty.fill(&[array]));
     }
 
-    /// Two threads fill one entry with different events at the same time. EXPECT that one of them
-    /// gets it, with that one's fields.
+    /// Two threads fill one entry with different events at the same time. EXPECT that one thread
+    /// gets the entry, which then has the fields of that thread's event.
     #[test]
     fn an_entry_that_two_fill_at_a_time_is_one_of_them() {
         extern crate std;

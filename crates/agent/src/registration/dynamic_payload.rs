@@ -16,7 +16,7 @@ const NULL: &[u8] = b"(null)";
 /// The end of a string that was cut: "…".
 const ELLIPSIS: &[u8] = "\u{2026}".as_bytes();
 
-/// The variable bytes of a str, text or sequence: all of them, and those that it gets.
+/// Variable bytes of a str, text or sequence: the requested bytes and the granted bytes.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Span {
     pub(super) wanted: u16,
@@ -25,7 +25,7 @@ pub(super) struct Span {
 
 /// The sizes of a record's values.
 pub(super) struct Sizes {
-    /// Spans of strs, texts and sequences, in their order.
+    /// Spans of strs, texts and sequences, in the order of their fields.
     pub(super) spans: [Span; FIELDS_MAX],
     /// Maximum bytes of the payload: a str may turn out to be shorter.
     pub(super) bytes: usize,
@@ -34,7 +34,7 @@ pub(super) struct Sizes {
 }
 
 /// Divides `room` among spans that need more. No span gets more than it needs, and all cut spans
-/// get the same, as `trackway_i_share` of the header defines it.
+/// get the same size, as `trackway_i_share` of the header defines it.
 fn share_room(spans: &mut [Span], room: usize) {
     const OPEN: u16 = u16::MAX;
     let mut left = room;
@@ -65,7 +65,7 @@ fn share_room(spans: &mut [Span], room: usize) {
 /// Bytes around a payload that the contract requires.
 pub(super) const MARGIN_BYTES: usize = HEADROOM_BYTES + TAILROOM_BYTES;
 
-/// A payload under construction, in zeros.
+/// A payload under construction, in a zeroed buffer.
 pub(super) struct PayloadBuilder<'room> {
     pub(super) bytes: &'room mut [u8],
     pub(super) end: usize,
@@ -77,20 +77,20 @@ impl PayloadBuilder<'_> {
         self.end += bytes.len();
     }
 
-    /// Copies from the program's memory.
+    /// Copies `count` bytes from the program's memory.
     ///
     /// # Safety
     /// `from` has `count` readable bytes.
     unsafe fn copy(&mut self, from: *const u8, count: usize) {
         let room = &mut self.bytes[self.end..self.end + count];
         // SAFETY: the caller's bytes; the slice bounds the copy. Another thread may be writing to
-        // them, so they are copied as bytes and not interpreted.
+        // the source, so its bytes are copied and not interpreted.
         unsafe { core::ptr::copy_nonoverlapping(from, room.as_mut_ptr(), count) };
         self.end += count;
     }
 
-    /// Copies as much of a string as its span says, with "…" at its end if that is not all. Removes
-    /// a character that the cut has split.
+    /// Copies the granted bytes of a string, ending with "…" if the string is cut. Removes a
+    /// character that the cut has split.
     ///
     /// # Safety
     /// `from` has `span.wanted` readable bytes.
@@ -99,11 +99,11 @@ impl PayloadBuilder<'_> {
         let granted = usize::from(span.granted);
         if span.granted == span.wanted || granted < ELLIPSIS.len() {
             let count = if span.granted == span.wanted { granted } else { 0 };
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller upholds the contract.
             unsafe { self.copy(from, count) };
             return;
         }
-        // SAFETY: the caller's promise: these are fewer than `wanted`.
+        // SAFETY: the caller's bytes: this copy is shorter than `wanted`.
         unsafe { self.copy(from, granted - ELLIPSIS.len()) };
         for back in 1..=3.min(self.end - start) {
             let needed = match self.bytes[self.end - back] {
@@ -122,7 +122,7 @@ impl PayloadBuilder<'_> {
     }
 }
 
-/// Returns the address and length of a string value; those of "(null)" for null.
+/// Returns the address and length of a string value, or of "(null)" for null.
 fn string_of(value: &Value) -> (*const u8, usize) {
     let data: *const u8 = value.data();
     if data.is_null() {
@@ -135,7 +135,7 @@ fn string_of(value: &Value) -> (*const u8, usize) {
 /// errno.
 ///
 /// # Safety
-/// The value's data is as the contract says.
+/// The value's data meets the contract of include/trackway/dynamic.h.
 unsafe fn measure_field(plan: FieldPlan, value: &Value) -> Result<Option<usize>, c_int> {
     match plan.shape {
         Shape::Scalar | Shape::Enumeration if is_in_range(plan.scalar, value.bits) => Ok(None),
@@ -146,7 +146,7 @@ unsafe fn measure_field(plan: FieldPlan, value: &Value) -> Result<Option<usize>,
         Shape::Text => Ok(Some(string_of(value).1)),
         Shape::Str => {
             let (data, length) = string_of(value);
-            // SAFETY: the caller's promise; strnlen reads no more than that.
+            // SAFETY: the caller upholds the contract; strnlen reads at most `length` bytes.
             Ok(Some(unsafe { libc::strnlen(data.cast(), length) }))
         }
         Shape::Sequence if value.data::<u8>().is_null() => Ok(Some(0)),
@@ -158,7 +158,7 @@ unsafe fn measure_field(plan: FieldPlan, value: &Value) -> Result<Option<usize>,
     }
 }
 
-/// Returns true if an integer is within its type's range; other scalars always are.
+/// Returns true if an integer is within its type's range. Returns true for all other scalars.
 const fn is_in_range(scalar: Scalar, bits: u64) -> bool {
     let unused = 64 - 8 * scalar.size_bytes() as u32;
     if scalar.is_float() || matches!(scalar, Scalar::Bool) {
@@ -171,11 +171,11 @@ const fn is_in_range(scalar: Scalar, bits: u64) -> bool {
     }
 }
 
-/// Measures the values. Writes the result to the empty `sizes`, so that it is on the stack once,
-/// not twice. The error is a negative errno.
+/// Measures the values. Writes the result to the empty `sizes`, so that the result is on the stack
+/// once, not twice. The error is a negative errno.
 ///
 /// # Safety
-/// The values' data is as the header says.
+/// The values' data meets the header's contract.
 #[inline(never)] // keeps its frame off its callers' stack
 pub(super) unsafe fn measure_values(
     plans: &FieldPlans,
@@ -185,9 +185,9 @@ pub(super) unsafe fn measure_values(
     let spans = &mut sizes.spans;
     let (mut span_count, mut wanted_bytes) = (0, 0);
     for (&plan, value) in plans.as_slice().iter().zip(values) {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller upholds the same contract.
         if let Some(wanted) = unsafe { measure_field(plan, value)? } {
-            // At most a payload and one element more.
+            // `wanted` is at most one element larger than a payload.
             spans[span_count] = Span { wanted: wanted as u16, granted: wanted as u16 };
             span_count += 1;
             wanted_bytes += wanted;
@@ -202,10 +202,10 @@ pub(super) unsafe fn measure_values(
     Ok(())
 }
 
-/// Appends a field.
+/// Appends a field to the payload.
 ///
 /// # Safety
-/// The value's data is as the header says, and the span was made from it.
+/// The value's data meets the header's contract, and the span was made from it.
 pub(super) unsafe fn append_field(
     staged: &mut PayloadBuilder<'_>,
     plan: FieldPlan,
@@ -214,13 +214,13 @@ pub(super) unsafe fn append_field(
 ) {
     let size = plan.scalar.size_bytes();
     let start = staged.end;
-    // SAFETY: in all cases the caller's promise: data has as many bytes.
+    // SAFETY: the caller upholds the contract in all cases: the data has as many bytes.
     unsafe {
         match plan.shape {
             Shape::Scalar if plan.scalar == Scalar::Bool => staged.put(&[(value.bits != 0).into()]),
             Shape::Scalar | Shape::Enumeration => staged.put(&value.bits.to_le_bytes()[..size]),
             Shape::Array if value.data::<u8>().is_null() => {
-                // The buffer is zeros.
+                // The buffer is already zeroed.
                 staged.end += plan.fixed_bytes();
             }
             Shape::Array => staged.copy(value.data(), plan.fixed_bytes()),

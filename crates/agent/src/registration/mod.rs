@@ -1,4 +1,4 @@
-//! Events become known: those of loaded modules, and those described at run time.
+//! Registration of events: events of loaded modules, and events described at run time.
 
 pub mod dynamic;
 mod dynamic_payload;

@@ -1,4 +1,4 @@
-//! Registration of a module's events, when it is loaded.
+//! Registration of a module's events when the module is loaded.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -23,23 +23,23 @@ pub unsafe fn register_events(begin: *const *mut Event, end: *const *mut Event) 
     if !PROCESS.has_started() {
         return;
     }
-    /// Maximum number of moves of the process meanwhile.
+    /// Maximum number of tries; each fails because the process moved meanwhile.
     const MOVES_MAX: usize = 4;
     for _ in 0..MOVES_MAX {
         let moves = PROCESS.moves();
         let mapped = PROCESS.current_window();
         let mut at = begin;
         while at < end {
-            // SAFETY: the caller's array.
+            // SAFETY: the place is in the caller's array.
             let event = unsafe { *at };
             if !event.is_null() {
-                // SAFETY: the caller's event.
+                // SAFETY: the caller's array points to events of a loaded module.
                 unsafe { register_event(mapped, event, moves) };
             }
             at = at.wrapping_add(1);
         }
-        // Otherwise another thread moved the process to another window, and may have missed these
-        // events.
+        // If the count differs, another thread moved the process to another window, and may have
+        // missed these events.
         if PROCESS.moves() == moves {
             return;
         }
@@ -51,7 +51,7 @@ pub unsafe fn register_events(begin: *const *mut Event, end: *const *mut Event) 
 /// # Safety
 /// `event` is an event of a loaded module.
 unsafe fn register_event(mapped: Option<&'static MappedWindow>, event: *mut Event, moves: u64) {
-    // SAFETY: the caller's event; version and size say what is there.
+    // SAFETY: the caller's event; version and size show which fields exist.
     let event = unsafe {
         if (*event).version != VERSION || usize::from((*event).size) < size_of::<Event>() {
             report_version((*event).version.into());
@@ -73,33 +73,33 @@ unsafe fn register_event(mapped: Option<&'static MappedWindow>, event: *mut Even
             .filter(|&number| event_archive::has_description(number, encoded));
         Some((word, known))
     };
-    // SAFETY: as above.
+    // SAFETY: a module's event has valid names and fields.
     let word = unsafe { with_encoding(provider, name, event.level, fields, word) };
     let Ok(Some((word, known))) = word else { return };
-    // The number is good for that window for ever, unless it was read from the zeros that replace
-    // the window since a move.
+    // The number stays valid for that window, unless the thread read it from the zeros that replace
+    // the window after a move.
     if PROCESS.moves() != moves {
         return;
     }
     event.index = mapped
         .and_then(MappedWindow::window)
         .map_or(0, |window| Window::event_at(window.base(), word) as u32);
-    // SAFETY: the caller's event. Sites may be using it, because a module may register again.
+    // SAFETY: the caller's event. Sites may use it meanwhile, because a module may register again.
     unsafe { fast_path::set_emit_function(event, false) };
     if usize::from(event.size) >= size_of::<AskingEvent>() {
-        // SAFETY: its size says that it is as long as that.
+        // SAFETY: the event's size shows that it has these fields.
         let event = unsafe { &*core::ptr::from_mut(event).cast::<AskingEvent>() };
         event.known.store(known.map_or(0, |known| known as u32 + 1), Ordering::Relaxed);
         event.library.store((&raw const LIBRARY).cast_mut(), Ordering::Relaxed);
     }
     // SAFETY: `enabled` is a pointer in the module that sites only read.
     let enabled = unsafe { AtomicPtr::from_ptr((&raw mut event.enabled).cast::<*mut AtomicU32>()) };
-    // ORDERING: SeqCst: a site that sees the word (by address dependency) sees `emit`; and the
+    // ORDERING: SeqCst: a site that finds the word (by address dependency) finds `emit`; and the
     // thread that sets it reads the process's window afterwards (see `Process::move_to`).
     enabled.store(core::ptr::from_ref(word).cast_mut(), Ordering::SeqCst);
 }
 
-/// Returns the enable word of this description, in a window or outside of windows.
+/// Returns the enable word of the event with this description, in a window or outside of windows.
 pub(crate) fn find_or_intern_word(
     mapped: Option<&'static MappedWindow>,
     encoded: &[u8],
@@ -111,7 +111,7 @@ pub(crate) fn find_or_intern_word(
     Some(&window.event(index).enabled)
 }
 
-/// Prints once that events of another header version stay off.
+/// Prints once that events of another header version stay disabled.
 fn report_version(version: u32) {
     static IS_REPORTED: AtomicBool = AtomicBool::new(false);
     if IS_REPORTED.swap(true, Ordering::Relaxed) {
@@ -125,16 +125,16 @@ fn report_version(version: u32) {
     });
 }
 
-/// Interns a description in a window, and enables it in the sessions that select it. Returns its
-/// number.
+/// Interns a description in a window, and enables the event in the sessions that select it. Returns
+/// the event's number.
 ///
-/// Sessions for other processes are left out: those processes enable it when they register the same
-/// event, and so does the recorder after a change of its process rules.
+/// Skips sessions for other processes: those processes enable the event when they register it, and
+/// the recorder enables it after a change of process rules.
 fn intern_description(mapped: &MappedWindow, encoded: &[u8]) -> Option<u32> {
     let heading = Heading::read(encoded)?;
     let index = mapped.window()?.intern_event(encoded)?;
-    // Read after the event is there: the control lines of a session that begins meanwhile may lie
-    // beyond the mapped bytes.
+    // Read after the event was interned: the control lines of a session that begins meanwhile may
+    // lie beyond the mapped bytes.
     let window = &mapped.extended_window()?;
     for session in window.active_sessions() {
         let layout = SessionLayout::read(window, session);
@@ -145,7 +145,7 @@ fn intern_description(mapped: &MappedWindow, encoded: &[u8]) -> Option<u32> {
     Some(index)
 }
 
-/// Interns every description that this process has in a window that it is about to enter.
+/// Interns all archived descriptions of this process in a window that it is about to enter.
 pub(crate) fn intern_archived_descriptions(mapped: &MappedWindow) {
     for (number, encoded) in event_archive::archived_descriptions() {
         if let Some(index) = intern_description(mapped, encoded) {
@@ -162,14 +162,14 @@ unsafe fn fields_of<'a>(fields: *const Field, count: u8) -> &'a [Field] {
     if fields.is_null() {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller upholds the contract.
     unsafe { core::slice::from_raw_parts(fields, usize::from(count)) }
 }
 
-/// Encodes a description and calls `user` with it. Only a long one takes much stack.
+/// Encodes a description and calls `user` with the bytes. Only a long description takes much stack.
 ///
 /// # Safety
-/// As [`encode_description`].
+/// The contract of [`encode_description`] applies.
 pub(crate) unsafe fn with_encoding<Result>(
     provider: &[u8],
     name: &[u8],
@@ -177,9 +177,9 @@ pub(crate) unsafe fn with_encoding<Result>(
     fields: &[Field],
     user: impl Fn(&[u8]) -> Result,
 ) -> core::result::Result<Result, EncodeError> {
-    /// Enough for nearly all.
+    /// Encoded bytes that suffice for nearly all descriptions.
     const SHORT_BYTES: usize = 1024;
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the caller upholds the same contract.
     unsafe {
         match with_encoding_in_buffer::<SHORT_BYTES, _>(provider, name, level, fields, &user) {
             Err(EncodeError::Full) => with_encoding_in_buffer::<ENCODED_BYTES_MAX, _>(
@@ -190,10 +190,10 @@ pub(crate) unsafe fn with_encoding<Result>(
     }
 }
 
-/// Encodes a description in `BYTES` bytes of stack, and calls `user` with it.
+/// Encodes a description in `BYTES` bytes of stack, and calls `user` with the encoded bytes.
 ///
 /// # Safety
-/// As [`encode_description`].
+/// The contract of [`encode_description`] applies.
 #[inline(never)] // one stack frame for each length
 unsafe fn with_encoding_in_buffer<const BYTES: usize, Result>(
     provider: &[u8],
@@ -203,15 +203,15 @@ unsafe fn with_encoding_in_buffer<const BYTES: usize, Result>(
     user: &impl Fn(&[u8]) -> Result,
 ) -> core::result::Result<Result, EncodeError> {
     let mut buffer = [0; BYTES];
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the caller upholds the same contract.
     unsafe { encode_description(&mut buffer, provider, name, level, fields) }.map(user)
 }
 
 /// Encodes a description.
 ///
 /// # Safety
-/// The fields have valid names, and enumerations have as many labels as they say, or null: such a
-/// description is refused. (A Rust site that can never have a value has none.)
+/// The fields have valid names. Enumerations have `length` labels, or null: such a description is
+/// refused. (A Rust site whose value can never exist has no labels.)
 unsafe fn encode_description<'buffer>(
     buffer: &'buffer mut [u8],
     provider: &[u8],
@@ -253,7 +253,7 @@ pub(crate) unsafe fn c_string_bytes<'a>(text: *const c_char) -> &'a [u8] {
     if text.is_null() {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller upholds the contract.
     unsafe { CStr::from_ptr(text) }.to_bytes()
 }
 
@@ -325,9 +325,10 @@ unsafe fn visit_notes(start: *const u8, length: usize, align: usize) {
 /// Registers the events of a module's note.
 ///
 /// # Safety
-/// `description` is that of a module's note: version, then two offsets relative to themselves.
+/// `description` points to the data of a module's note: version, then two offsets relative to
+/// themselves.
 unsafe fn visit_note(description: *const u8) {
-    // SAFETY: the caller's promise; the module's own header made the note.
+    // SAFETY: the caller upholds the contract; the module's own header made the note.
     unsafe {
         let version = description.cast::<u32>().read_unaligned();
         if version != u32::from(VERSION) {

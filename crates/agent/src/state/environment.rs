@@ -17,7 +17,7 @@ const DEBUG_VARIABLE: &CStr = c"TRACKWAY_DEBUG";
 /// The default folder of windows.
 const FOLDER: &CStr = c"/dev/shm";
 
-/// Opens or makes the window of user `uid`, which is the effective one.
+/// Opens or makes the window of the effective user, `uid`.
 ///
 /// The caller must close the descriptor at once: a program may close descriptors that it did not
 /// open, or use their numbers.
@@ -43,7 +43,7 @@ static WINDOW_FOLDER: WindowFolder = WindowFolder(UnsafeCell::new([0; NAME_BYTES
 
 struct WindowFolder(UnsafeCell<[u8; NAME_BYTES]>);
 
-// SAFETY: written once, by the thread that loads the library, before any other is here.
+// SAFETY: written once, by the thread that loads the library, before any other thread uses it.
 unsafe impl Sync for WindowFolder {}
 
 /// Stores the folder's name. A name that is too long is stored without its end, and refused later.

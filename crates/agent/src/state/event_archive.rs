@@ -4,8 +4,8 @@
 //! A process that becomes another user ([`crate::setuid`]) registers its events again in that
 //! user's window, from this archive: the old window was its old user's to change. Sites that still
 //! point at words of the old window find [`RETARGET`] there, which no recorder writes. The first
-//! record that such a site emits points it at the new window. So nothing has to find the sites,
-//! which only the loader could, under a lock.
+//! record that such a site emits points it at the new window. So the library needs no list of the
+//! sites, which only the loader could give, under a lock.
 //!
 //! Invariant: an event's number in the archive stands for the same bytes for the process's life. An
 //! uncertain word is not retargeted, and then its events stay off.
@@ -23,7 +23,7 @@ use crate::state::window_map::MappedWindow;
 /// event's word is elsewhere.
 pub(crate) const RETARGET: u32 = u32::MAX;
 
-/// Maximum bytes of all descriptions. Events beyond it are off in later windows.
+/// Maximum bytes of all descriptions. Further events are off in later windows.
 const POOL_BYTES: usize = 512 << 10;
 /// Maximum number of descriptions: as many as a window has.
 const DESCRIPTIONS_MAX: usize = EVENTS_MAX;
@@ -41,7 +41,7 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 static WINDOWLESS_WORDS: [AtomicU32; DESCRIPTIONS_MAX] =
     [const { AtomicU32::new(0) }; DESCRIPTIONS_MAX];
 
-/// The word of events that are off for good.
+/// Enable word of events that are off for good.
 static OFF: AtomicU32 = AtomicU32::new(0);
 
 struct Pool(UnsafeCell<[u8; POOL_BYTES]>);
@@ -79,7 +79,7 @@ fn description_by_number(number: usize) -> Option<&'static [u8]> {
 }
 
 /// Returns the archive number and the description of the event with this number in a window.
-/// `None`: this process has not registered it, or it may not be the only such event.
+/// `None`: this process has not registered the event, or several events may have the number.
 pub(crate) fn find_description(
     mapped: &MappedWindow,
     event: usize,
@@ -92,8 +92,8 @@ pub(crate) fn find_description(
     Some((number, description_by_number(number)?))
 }
 
-/// Allocates `count` of `most`, if as many are left. Returns their beginning. A failed call
-/// allocates nothing at any moment: otherwise another thread's allocation could be given out again.
+/// Allocates `count` of `most` items, if as many are left. Returns the first item's number. A
+/// failed call allocates nothing at any moment: otherwise another thread could get the same items.
 fn allocate_range(used: &AtomicU32, count: usize, most: usize) -> Option<usize> {
     let more = |used: u32| {
         let end = used as usize + count;
@@ -108,14 +108,14 @@ fn allocate_range(used: &AtomicU32, count: usize, most: usize) -> Option<usize> 
 fn store_description(encoded: &[u8]) -> Option<usize> {
     let at = allocate_range(&POOL_USED, encoded.len(), POOL_BYTES)?;
     let number = allocate_range(&COUNT, 1, DESCRIPTIONS_MAX)?;
-    // SAFETY: this thread alone allocated the place, and no thread reads it before the extent is
-    // there.
+    // SAFETY: this thread alone allocated the place, and no thread reads the bytes before the
+    // extent is there.
     unsafe {
         let place = POOL.0.get().cast::<u8>().add(at);
         core::ptr::copy_nonoverlapping(encoded.as_ptr(), place, encoded.len());
     }
     let extent = Extent { at, length: encoded.len() };
-    // ORDERING: Release pairs with the Acquire in `description`.
+    // ORDERING: Release pairs with the Acquire in `description_by_number`.
     EXTENTS[number].store(extent.to_word(), Ordering::Release);
     Some(number)
 }
@@ -138,8 +138,9 @@ impl EventNumbers {
 
     /// Archives the event of this description, which has the number `index` in the window.
     ///
-    /// A thread that then points a site at it reads the process's moves afterwards; a move counts
-    /// first, then reads this table. All of it is SeqCst, so that one of them sees the other.
+    /// A thread then points a site at the word, and reads the process's moves afterwards; a move
+    /// counts first, then reads this table. All these accesses are SeqCst, so that the thread or
+    /// the move finds the other.
     pub(crate) fn add_event(&self, index: usize, encoded: &[u8]) {
         let entry = &self.numbers[index % EVENTS_MAX];
         if entry.load(Ordering::Relaxed) == 0 {
@@ -193,7 +194,7 @@ pub(crate) fn archived_descriptions() -> impl Iterator<Item = (usize, &'static [
 }
 
 /// Writes `value`, 0 or [`RETARGET`], to the enable words of all windows but `except`, and to the
-/// words outside of windows. Sites that still point there read it.
+/// words outside of windows. Sites that still point to these words read the value.
 pub(crate) fn set_abandoned_words(value: u32, except: Option<&MappedWindow>) {
     for (mapped, window) in MappedWindow::all() {
         if except.is_some_and(|except| core::ptr::eq(except, mapped)) {
@@ -221,7 +222,7 @@ pub(crate) fn word_without_window(encoded: &[u8]) -> Option<&'static AtomicU32> 
     found.or_else(|| store_description(encoded)).map(|number| &WINDOWLESS_WORDS[number])
 }
 
-/// Returns the archived event with this word, if that is certain.
+/// Returns the number of the archived event with this word, if that is certain.
 pub(crate) fn find_number_by_word(word: *const AtomicU32) -> Option<usize> {
     if let Some((mapped, index)) = MappedWindow::find_by_word(word) {
         return mapped.event_numbers.number_of(index);
@@ -276,7 +277,7 @@ mod tests {
         assert_eq!(NUMBERS.number_of(9), None);
         NUMBERS.add_event(9, b"one");
         assert_eq!(NUMBERS.number_of(9), None, "for good");
-        // Nor if it is found out later.
+        // A conflict that is found later makes the word uncertain, too.
         NUMBERS.add_event(10, b"third");
         NUMBERS.note(10, store_description(b"fourth").expect("room"));
         assert_eq!(NUMBERS.number_of(10), None);
@@ -288,7 +289,7 @@ mod tests {
         assert_eq!(allocate_range(&used, 6, 16), Some(10));
         assert_eq!(allocate_range(&used, 1, 16), None);
         assert_eq!(used.load(Ordering::Relaxed), 16);
-        // At no moment either.
+        // A refused call allocates nothing at any moment.
         extern crate std;
         std::thread::scope(|scope| {
             let other =

@@ -1,8 +1,8 @@
-//! The table of links: for each session and event, what its filters decided ([`crate::filters`]).
+//! The table of links: the result of an event's filters, by session and event ([`crate::filters`]).
 //!
 //! The words are opaque here: [`crate::filters`] makes and reads them. The table lies below the
-//! application contexts, because a context that the program declares voids the links that depend
-//! on which contexts there are.
+//! application contexts, because a context that the program declares voids the links that depend on
+//! the set of contexts.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -18,26 +18,26 @@ static LINKS: [AtomicU64; SESSIONS_MAX * EVENTS_MAX] =
 static DEPENDENT_SESSIONS: AtomicU32 = AtomicU32::new(0);
 
 /// Notes that links of this session depend on the application contexts that the process has. The
-/// linker calls it before it searches a context.
+/// linker calls this function before it searches for a context.
 pub(crate) fn mark_context_dependent(session: usize) {
-    // ORDERING: SeqCst pairs with `void_context_dependent_links`: it sees a linker that has not
-    // found a context, or that linker finds it.
+    // ORDERING: SeqCst pairs with `void_context_dependent_links`: that function finds the bit of a
+    // linker that has not found a context, or the linker finds the context.
     DEPENDENT_SESSIONS.fetch_or(1 << (session % SESSIONS_MAX), Ordering::SeqCst);
 }
 
-/// Removes the links that depend on which application contexts there are, because the process has
-/// another one. Any thread; async-signal-safe.
+/// Removes the links that depend on the set of application contexts, because the process has a new
+/// context. Any thread; async-signal-safe.
 #[cold]
 pub(crate) fn void_context_dependent_links() {
-    // ORDERING: SeqCst, a Dekker pair with the linker, which stores a link, then checks for another
-    // context: it sees the one that was counted before this, or its link is removed.
+    // ORDERING: SeqCst, a Dekker pair with the linker, which stores a link, then checks for a new
+    // context: the linker finds the context that was counted before this, or its link is removed.
     fence(Ordering::SeqCst);
-    // ORDERING: SeqCst, as above.
+    // ORDERING: SeqCst pairs with `mark_context_dependent`.
     let dependent = DEPENDENT_SESSIONS.load(Ordering::SeqCst);
     for session in (0..SESSIONS_MAX).filter(|session| dependent & 1 << session != 0) {
         for event in 0..EVENTS_MAX {
-            // A thread that entered the plan by this link goes on; a later store of the link's part
-            // finds another word in this place.
+            // A thread that entered the plan by this link continues. A later retirement of the
+            // link's part finds another word in this place.
             place_of(session, event).store(0, Ordering::Relaxed);
         }
     }
@@ -49,7 +49,7 @@ pub(crate) fn place_of(session: usize, event: usize) -> &'static AtomicU64 {
     &LINKS[session % SESSIONS_MAX * EVENTS_MAX + event % EVENTS_MAX]
 }
 
-/// Returns the event_numbers of all links.
+/// Returns the places of all links.
 pub(crate) fn link_places() -> impl Iterator<Item = &'static AtomicU64> {
     LINKS.iter()
 }

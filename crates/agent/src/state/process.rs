@@ -15,7 +15,7 @@ use super::{executable, thread};
 use crate::sync::recoverable_lock::{StackMarker, StackOwner};
 
 /// Bit of the process stamp while a thread makes the stamp; the other bits are that thread's
-/// [`StackOwner`]. A real stamp never has it, because process ids are shorter.
+/// [`StackOwner`]. A finished stamp never has this bit, because process ids are shorter.
 const STAMP_IN_PROGRESS: u64 = 1 << 63;
 
 /// Maximum number of a process's tokens: one for each level of nested recordings.
@@ -35,12 +35,12 @@ pub(crate) struct Process {
     /// Inode number of the process-id namespace; 0: unknown.
     pid_namespace: AtomicU64,
     tokens: [AtomicU64; TOKENS_MAX],
-    /// See [`Self::is_sandboxed`].
+    /// True if the process is in a sandbox: see [`Self::is_sandboxed`].
     sandboxed: AtomicBool,
     pub(crate) decisions: [Decision; SESSIONS_MAX],
 }
 
-/// The only instance.
+/// The state of this process.
 pub(crate) static PROCESS: Process = Process {
     window: AtomicPtr::new(core::ptr::null_mut()),
     moves: AtomicU64::new(0),
@@ -73,7 +73,7 @@ impl Process {
             mapped.map_or(core::ptr::null_mut(), |mapped| core::ptr::from_ref(mapped).cast_mut());
         // ORDERING: SeqCst, both. A thread that reads the new count reads the new window after it.
         // `register` points an event at a window, then reads the count again; a move changes the
-        // count, then registers all events: one of them sees the other (Dekker).
+        // count, then registers all events: one of them finds the other (Dekker).
         self.window.store(mapped, Ordering::SeqCst);
         self.moves.fetch_add(1, Ordering::SeqCst);
     }
@@ -105,11 +105,11 @@ impl Process {
         self.is_in(mapped).then_some(moves)
     }
 
-    /// Returns true if the process has been in that window all the time since [`Self::moves_in`].
-    /// Then nothing read in between mixes the window with the zeros that replace it. (A generation
-    /// alone would hold again when the process comes back.)
+    /// Returns true if the process has stayed in one window since [`Self::moves_in`]. Then nothing
+    /// read in between mixes the window with the zeros that replace it. (A generation alone would
+    /// hold again when the process comes back.)
     fn has_stayed(&self, stay: Option<u64>) -> bool {
-        // ORDERING: Acquire keeps earlier reads before this second look at the count. A thread that
+        // ORDERING: Acquire keeps earlier reads before this second load of the count. A thread that
         // read zeros did so after the change of the mapping, which follows the count in `move_to`.
         fence(Ordering::Acquire);
         stay == Some(self.moves())
@@ -144,21 +144,21 @@ impl Process {
         (!page.is_null()).then(|| unsafe { &*page.add(1).cast::<AtomicU64>() })
     }
 
-    /// Returns true if the process has a stamp: the rest of this state is its own.
+    /// Returns true if the process has a finished stamp: the other fields are its own.
     pub(crate) fn has_stamp(&self) -> bool {
         let stamp = self.stamp();
         stamp != 0 && stamp & STAMP_IN_PROGRESS == 0
     }
 
-    /// Returns the process stamp, and makes it if this process has none: at start, and in a fork
+    /// Returns the process stamp, and makes one if this process has none: at start, and in a fork
     /// child at its first event. `reset` voids everything that a fork child must not inherit; its
-    /// argument is true in one ([`crate::fork_child`]).
+    /// argument is true in a fork child ([`crate::fork_child`]).
     ///
     /// Returns zero while another thread, or the code that this signal handler interrupted, makes
     /// the stamp; then the caller must not store anything. A handler does not wait for the code
     /// that it interrupted: signals that come faster than it waits would stop that code for ever.
     pub(crate) fn ensure_stamp(&self, reset: fn(bool)) -> u64 {
-        /// Number of polls while another thread makes the stamp.
+        /// Maximum number of polls while another thread makes the stamp.
         const POLLS_MAX: usize = 10_000;
         let Some(word) = self.stamp_word() else { return 0 };
         if !self.has_stamp() && thread::runs_in_parent_memory() {
@@ -238,7 +238,7 @@ impl Process {
         stamp
     }
 
-    /// Voids all decisions, which a fork child has from its parent.
+    /// Voids all decisions, which a fork child inherits from its parent.
     pub(crate) fn void_decisions(&self) {
         session_cache::void_decisions(&self.decisions);
     }

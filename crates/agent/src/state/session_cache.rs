@@ -90,14 +90,14 @@ impl Decision {
     /// Returns true if no replacement has changed the decision since the reader loaded `sequence`.
     #[inline(always)]
     pub(crate) fn unchanged_since(&self, sequence: u64) -> bool {
-        // ORDERING: Acquire keeps the loads of the decision before this second look; it pairs with
+        // ORDERING: Acquire keeps the loads of the decision before this second load; it pairs with
         // the Release fence in `replace`.
         fence(Ordering::Acquire);
         self.sequence.load(Ordering::Relaxed) == sequence && sequence & 1 == 0
     }
 
     /// Returns true if the process takes part in `generation` of the session in `window`, false if
-    /// it does not; `None`: there is no decision about that.
+    /// it does not. `None`: there is no decision for this generation and window.
     pub(crate) fn participation(&self, window: &Window, generation: u64) -> Option<bool> {
         // ORDERING: Acquire pairs with the Release in `replace`.
         let sequence = self.sequence.load(Ordering::Acquire);
@@ -171,10 +171,10 @@ impl Decision {
         usable: u64,
         layout: Option<&SessionLayout>,
     ) {
-        // Odd already, if a gone owner left it in the middle.
+        // The count is odd already if a gone owner left a replacement unfinished.
         let odd = self.sequence.load(Ordering::Relaxed) | 1;
         self.sequence.store(odd, Ordering::Relaxed);
-        // ORDERING: Release keeps the odd count before the stores below, for readers that see any
+        // ORDERING: Release keeps the odd count before the stores below, for readers that find any
         // of them; pairs with the fence in `unchanged_since`.
         fence(Ordering::Release);
         let is_same = self.generation.load(Ordering::Relaxed) == generation
@@ -210,8 +210,9 @@ impl Decision {
     }
 }
 
-/// Voids all decisions. A fork child has its parent's: a namespace rule or a token may decide
-/// differently here, and a thread that was replacing one at the fork does not exist here.
+/// Voids all decisions, which a fork child inherits: a namespace rule or a token may decide
+/// differently in the child, and a thread that was replacing a decision at the fork does not exist
+/// there.
 pub(super) fn void_decisions(decisions: &[Decision; SESSIONS_MAX]) {
     for (decision, publisher) in decisions.iter().zip(&PUBLISHERS) {
         publisher.release_in_fork_child();

@@ -10,22 +10,22 @@ use crate::tls;
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Thread {
-    /// The process stamp for which the rest holds; zero: nothing holds. A fork child has another
-    /// stamp, so a copied thread refreshes its line.
+    /// The process stamp for which the other fields are valid; zero: none is valid. A fork child
+    /// has another stamp, so a copied thread refreshes its line.
     pub(crate) stamp: u64,
-    /// Thread id in its own namespace.
+    /// Thread id in the thread's own pid namespace.
     pub(crate) tid: u32,
-    /// Number of vfork children under way, and [`SHARED`]. Not zero in a vfork child: it shares
-    /// this memory with its parent, and sees the parent's rseq area but does not have it.
+    /// Number of vfork children under way, and [`SHARED`]. Not zero in a vfork child, which shares
+    /// this memory, and with it the parent's rseq area, which is not registered for the child.
     pub(crate) vfork_depth: u32,
-    /// The process stamp for which `name` holds.
+    /// The process stamp for which `name` is valid.
     pub(crate) name_stamp: u64,
-    /// Name, NUL-padded. It is read only if a session records it, because a sandbox may forbid the
-    /// system call. A fork child begins with its parent's.
+    /// Thread name, NUL-padded. Read only if a session records it, because a sandbox may forbid the
+    /// system call. A fork child begins with its parent's name.
     pub(crate) name: [u8; 17],
     /// Number of filters under evaluation: more than one if signal handlers emit.
     filter_depth: u8,
-    /// The count of [`random_bits`].
+    /// Number of calls of [`random_bits`].
     random: u32,
     /// Deadline of the thread's present or last wait for another thread, in ns.
     last_deadline_ns: u64,
@@ -39,7 +39,7 @@ pub const THREAD_STAMP_OFFSET: usize = core::mem::offset_of!(Thread, stamp);
 pub const THREAD_VFORK_OFFSET: usize = core::mem::offset_of!(Thread, vfork_depth);
 
 /// A bit of `vfork_depth`: a child was made whose end is never reported, or the memory is a copy of
-/// a vfork child's. Then the process id shows whose memory this is.
+/// a vfork child's memory. Then the process id shows which process owns the memory.
 const SHARED: u32 = 1 << 31;
 
 const _: () = assert!(size_of::<Thread>() <= tls::LINE_BYTES);
@@ -62,36 +62,38 @@ fn vfork_depth() -> u32 {
     unsafe { (&raw const (*current_thread()).vfork_depth).read_volatile() }
 }
 
-/// Returns true if the calling thread may be a vfork child's, and then has no rseq area. After a
-/// clone(2) that shares memory and does not wait, this is true of its parent, too.
+/// Returns true if the calling thread may belong to a vfork child, which has no rseq area. After a
+/// clone(2) that shares memory and does not wait, also returns true in the parent.
 pub(crate) fn in_vfork_child() -> bool {
     vfork_depth() != 0
 }
 
-/// Returns true if the calling thread's process runs in the memory of its parent: both would read
-/// everything that it stores there. Makes a system call after such a clone(2), else none. (A child
-/// that is number 1 of its namespace, as its parent is of its own, is not detected there.)
+/// Returns true if the calling thread's process runs in its parent's memory: both processes would
+/// read everything that it stores there. Makes a system call only after a clone(2) that shares
+/// memory and does not wait. (In that case, a child with process id 1 is not detected if its parent
+/// has id 1, too, in another namespace.)
 pub(crate) fn runs_in_parent_memory() -> bool {
     let depth = vfork_depth();
     if depth & SHARED != 0 && PROCESS.has_stamp() {
         // SAFETY: getpid has no preconditions.
         return PROCESS.pid.load(Ordering::Relaxed) != unsafe { libc::getpid() }.cast_unsigned();
     }
-    // A fork child without a stamp: `clone` makes the stamp before it makes a child that runs
-    // with its parent, so there is none.
+    // A fork child without a stamp runs in its own memory: `clone` makes the stamp before it makes
+    // a child that runs beside its parent.
     depth & !SHARED != 0
 }
 
-/// Returns the calling thread's identity, from its line if that holds for `stamp`, else from the
-/// kernel.
+/// Returns the calling thread's identity, from its line if the line is valid for `stamp`, else from
+/// the kernel.
 ///
-/// A vfork child's line is its parent's, so this leaves it alone.
+/// Leaves a vfork child's line unchanged, because it is the parent's.
 pub(crate) fn identify_thread(stamp: u64, with_name: bool) -> Identity {
     let thread = current_thread();
     let in_vfork_child = in_vfork_child();
     let mut identity = Identity { tid: 0, name: [0; 17], in_vfork_child };
-    // SAFETY: the line is the calling thread's. A signal handler that interrupts this writes the
-    // same values. A stamp is stored last, so it never stands for values that are not there yet.
+    // SAFETY: the line is the calling thread's. A signal handler that interrupts this code writes
+    // the same values. A stamp is stored last, so it never stands for values that are not there
+    // yet.
     unsafe {
         if stamp != 0 && !in_vfork_child && (*thread).stamp == stamp {
             identity.tid = (*thread).tid;
@@ -144,7 +146,7 @@ pub(crate) fn begin_filter(line: *mut Thread) {
 /// Notes that the calling thread ends an evaluation of filters.
 #[inline(always)]
 pub(crate) fn end_filter(line: *mut Thread) {
-    // SAFETY: as above.
+    // SAFETY: the line is the calling thread's, or that of its parent, which waits for it.
     unsafe {
         let depth = &raw mut (*line).filter_depth;
         depth.write_volatile(depth.read_volatile().wrapping_sub(1));
@@ -153,15 +155,16 @@ pub(crate) fn end_filter(line: *mut Thread) {
 
 /// Returns true if the calling thread evaluates filters: then this is a signal handler.
 pub(crate) fn is_in_filter() -> bool {
-    // SAFETY: as above.
+    // SAFETY: the line is the calling thread's, or that of its parent, which waits for it.
     unsafe { (&raw const (*current_thread()).filter_depth).read_volatile() != 0 }
 }
 
 /// Returns the time, in ns, until which the calling thread may wait for another one, at most
-/// `wait_ns_max` from now. `None`: not at all, because its last wait ended in vain a moment ago. So
-/// signal handlers that interrupt a wait do not prolong it, and end faster than they come.
+/// `wait_ns_max` from now. `None`: the thread must not wait, because its last wait ended in vain a
+/// moment ago. So signal handlers that interrupt a wait do not prolong it, and end faster than they
+/// come.
 pub(crate) fn wait_deadline_ns(now_ns: u64, wait_ns_max: u64) -> Option<u64> {
-    /// Length of the pause after a wait, in waits.
+    /// Length of the pause after a vain wait, as a multiple of the maximum wait.
     const REST_FACTOR: u64 = 4;
     // SAFETY: the line is the calling thread's, or that of its parent, which waits for it. A value
     // that an interrupting handler writes is as good.
@@ -179,11 +182,10 @@ pub(crate) fn wait_deadline_ns(now_ns: u64, wait_ns_max: u64) -> Option<u64> {
     }
 }
 
-/// Returns true if a place on the calling thread's stack is about as high as the highest in all
-/// calls: it probably does not belong to a signal handler. A guess, which only decides about
-/// shares.
+/// Returns true if a stack address of the calling thread is about as high as the highest in all
+/// calls. Then the caller is probably no signal handler. The guess only decides about shares.
 pub(crate) fn is_shallow(place: usize) -> bool {
-    /// Maximum distance from there, in bytes.
+    /// Maximum distance from the highest address, in bytes.
     const NEAR_BYTES: usize = 2048;
     // SAFETY: the line is the calling thread's, or that of its parent, which waits for it.
     unsafe {
@@ -200,7 +202,8 @@ pub(crate) fn is_shallow(place: usize) -> bool {
 /// the time counter, and the thread.
 pub(crate) fn random_bits() -> u64 {
     let thread = current_thread();
-    // SAFETY: as above. An interrupting signal handler uses the same count, at another time.
+    // SAFETY: the line is the calling thread's, or its waiting parent's. An interrupting signal
+    // handler uses the same count, at another time.
     let count = unsafe {
         let count = &raw mut (*thread).random;
         let next = count.read_volatile().wrapping_add(1);
@@ -230,7 +233,7 @@ pub(crate) fn begin_shared_tls() {
     }
 }
 
-/// Notes that the child has ended.
+/// Notes that the child after [`begin_shared_tls`] has ended.
 pub(crate) fn end_shared_tls() {
     // SAFETY: the line is the calling thread's, which has it alone again.
     unsafe {
@@ -243,8 +246,8 @@ pub(crate) fn end_shared_tls() {
     }
 }
 
-/// Notes that the calling thread is about to make such a child, whose end will not be reported.
-/// Returns the earlier value for [`unshare_tls`].
+/// Notes that the calling thread is about to make a child that shares its thread-local storage and
+/// whose end is not reported. Returns the earlier value for [`unshare_tls`].
 pub(crate) fn share_tls() -> u32 {
     let before = vfork_depth();
     // SAFETY: the line is the calling thread's.
@@ -261,8 +264,8 @@ pub(crate) fn unshare_tls(before: u32) {
     unsafe { (&raw mut (*current_thread()).vfork_depth).write_volatile(before) };
 }
 
-/// Notes in a fork child that its memory is its own, whatever its parent's was. If its parent was a
-/// vfork child, it is unknown whether this thread has an rseq area.
+/// Notes that a fork child owns its memory, even if its parent was a vfork child. In that case it
+/// is unknown whether this thread has an rseq area.
 pub(crate) fn note_fork() {
     if vfork_depth() != 0 {
         // SAFETY: the line is the calling thread's.

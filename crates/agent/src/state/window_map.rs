@@ -28,9 +28,9 @@ pub(crate) struct MappedWindow {
     base: AtomicPtr<u8>,
     /// Readable and writable bytes of the window. Only grows: see [`MappedWindow::extend`].
     mapped_bytes: AtomicU64,
-    /// Upper bound of the bytes that a thread has begun to make so.
+    /// Upper bound of the bytes that a thread has begun to map.
     extending_bytes: AtomicU64,
-    /// Bytes of address space that the window has.
+    /// Bytes of address space that are reserved for the window.
     reserved: AtomicU64,
     /// Backed bytes when an extension of the mapping failed.
     refused_bytes: AtomicU64,
@@ -38,15 +38,15 @@ pub(crate) struct MappedWindow {
     uid: AtomicU32,
     /// The window's file: device and inode.
     file: [AtomicU64; 2],
-    /// Maximum of the bytes that the window was ever found backed with.
+    /// Maximum of the window's backed bytes that any thread has found so far.
     used_bytes_max: AtomicU64,
     /// The process's slot in the process table, as `ProcessSlot::owner_word(0)`.
     pub(crate) slot: AtomicU64,
     /// Traces (halves of their UUIDs), by session, that have counted this process.
     pub(crate) counting_traces: [AtomicU64; SESSIONS_MAX],
-    /// Traces that count this process as an interpreter of filters.
+    /// Traces, by session, that count this process as an interpreter of filters.
     pub(crate) interpreter_traces: [AtomicU64; SESSIONS_MAX],
-    /// Traces that count this process as departed.
+    /// Traces, by session, that count this process as departed.
     pub(crate) departure_traces: [AtomicU64; SESSIONS_MAX],
     /// The numbers that this process's events have in the window.
     pub(crate) event_numbers: EventNumbers,
@@ -88,8 +88,8 @@ impl MappedWindow {
         self.file.iter().zip(file).all(|(ours, its)| ours.load(Ordering::Relaxed) == its)
     }
 
-    /// Adds a window; `None`: there are too many. One thread at a time calls this (at load, or
-    /// under the lock of [`crate::setuid`]).
+    /// Adds a window; `None`: the table is full. One thread at a time calls this (at load, or under
+    /// the lock of [`crate::setuid`]).
     pub(crate) fn add(window: Window, uid: u32, file: [u64; 2]) -> Option<&'static Self> {
         let mapped = WINDOWS.iter().find(|mapped| mapped.window().is_none())?;
         mapped.uid.store(uid, Ordering::Relaxed);
@@ -136,8 +136,8 @@ impl MappedWindow {
         self.window()
     }
 
-    /// Returns the window with every byte that a thread may be about to use: for leaving it, or for
-    /// coming back.
+    /// Returns the window with every byte that a thread may be about to use, for a process that
+    /// leaves or re-enters the window.
     pub(crate) fn whole_window(&self) -> Option<Window> {
         self.window_up_to(&self.extending_bytes)
     }
@@ -149,10 +149,10 @@ impl MappedWindow {
         if base.is_null() {
             return None;
         }
-        // ORDERING: SeqCst pairs with `extend`, as argued there.
+        // ORDERING: SeqCst pairs with `extend`, which has the argument.
         let mapped_bytes = mapped_bytes.load(Ordering::SeqCst);
-        // SAFETY: these are the values from when the window was added. As many bytes are readable
-        // since then, or were made so before the number was stored.
+        // SAFETY: `add` stored these values. As many bytes are readable since then, or became
+        // readable before the number was stored.
         Some(unsafe {
             Window::from_parts(base, mapped_bytes, self.reserved.load(Ordering::Relaxed))
         })
@@ -175,7 +175,7 @@ impl MappedWindow {
     pub(crate) fn usable_bytes(&self) -> u64 {
         let Some(window) = self.window() else { return 0 };
         let backed = window.backed_bytes().unwrap_or(DATA_OFFSET as u64);
-        // ORDERING: SeqCst pairs with `extend`, as argued there.
+        // ORDERING: SeqCst pairs with `extend`, which has the argument.
         let mut mapped_bytes = self.mapped_bytes.load(Ordering::SeqCst);
         if backed > mapped_bytes {
             mapped_bytes = self.extend(&window, backed);
@@ -201,16 +201,16 @@ impl MappedWindow {
         // Nothing is usable beyond the address space that a limit has left.
         let wanted = readable_when_extended(backed).min(window.reserved_bytes());
         let is_known = self.refused_bytes.load(Ordering::Relaxed) == backed;
-        // ORDERING: SeqCst, a Dekker pair with `setuid::leave_window`, and so are those below.
+        // ORDERING: SeqCst, here and below, a Dekker pair with `setuid::leave_window`.
         let mut mapped_bytes = self.mapped_bytes.load(Ordering::SeqCst);
         if mapped_bytes < wanted.min(backed) && !is_known && !PROCESS.is_sandboxed() {
             let errno = Errno::last();
-            // ORDERING: SeqCst, as argued above.
+            // ORDERING: SeqCst, the Dekker pair with `setuid::leave_window`.
             self.extending_bytes.fetch_max(wanted, Ordering::SeqCst);
             if window.extend(wanted).is_err() {
                 self.refused_bytes.store(backed, Ordering::Relaxed);
             } else if PROCESS.is_in(self) {
-                // ORDERING: SeqCst, as argued above.
+                // ORDERING: SeqCst, the Dekker pair with `setuid::leave_window`.
                 self.mapped_bytes.fetch_max(wanted, Ordering::SeqCst);
             }
             errno.set();
@@ -219,7 +219,7 @@ impl MappedWindow {
         mapped_bytes
     }
 
-    /// Returns the maximum of the usable bytes that any thread here has found.
+    /// Returns the maximum of the usable bytes that any thread of this process has found.
     pub(crate) fn used_bytes_max(&self, window: &Window) -> u64 {
         window.usable_bytes().max(self.used_bytes_max.load(Ordering::Relaxed))
     }
@@ -239,6 +239,6 @@ pub(crate) fn generation_of(base: *mut u8, index: usize) -> *const u64 {
 #[inline(always)]
 pub(crate) unsafe fn clock_of(base: *mut u8, index: usize) -> &'static Clock {
     const AT: usize = SESSIONS_OFFSET + core::mem::offset_of!(Session, clock);
-    // SAFETY: the caller's promise; sessions are in the fixed part, which stays mapped.
+    // SAFETY: `base` maps a window; sessions are in the fixed part, which stays mapped.
     unsafe { &*base.wrapping_add(AT + index * SESSION_BYTES).cast() }
 }

@@ -77,13 +77,14 @@ impl ClaimNote {
     }
 
     fn clear(&self) {
-        // ORDERING: Release: not before the claim has ended.
+        // ORDERING: Release keeps this store after the end of the claim.
         self.control.store(core::ptr::null_mut(), Ordering::Release);
     }
 }
 
 /// Claims a region for the thread with this owner word. The marker of `me` lives until the claim
-/// has ended. Without `noted` there is no note: a vfork child's owner word proves nothing.
+/// has ended. If `noted` is false, the claim has no note: a vfork child's owner word proves
+/// nothing.
 pub(crate) fn claim_region(
     region: Region<'static>,
     owner: u64,
@@ -116,7 +117,7 @@ impl<'window> NotedClaim<'window> {
         self.claim.as_ref()
     }
 
-    /// Leaves the claim to its other owner: the parent of a fork child.
+    /// Gives up the claim in a fork child, because the claim belongs to the parent.
     pub(crate) fn abandon(mut self) {
         core::mem::forget(self.claim.take());
     }

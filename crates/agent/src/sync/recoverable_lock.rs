@@ -12,8 +12,8 @@
 //! that copies stacks away and back in a signal handler.) A thread that takes the same path again
 //! has its marker at the same address, so it detects the gone owner at once.
 //!
-//! The new owner sees everything that the old owner wrote. Both used the same stack: either the
-//! same thread did, or the stack's second thread started after the first one had ended.
+//! The new owner observes everything that the old owner wrote. Both used the same stack: either
+//! they are the same thread, or the stack's second thread started after the first thread had ended.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -21,8 +21,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::tls;
 
-/// Bytes of a marker. Callers whose depths differ by less count as the same place. Signal handlers'
-/// stacks may be small, so it stays short.
+/// Bytes of a marker. Callers whose depths differ by less count as the same place. The marker is
+/// short, because signal handlers' stacks may be small.
 const MARKER_BYTES: usize = 320;
 
 /// Bits of an address that a [`StackOwner`] holds.
@@ -133,10 +133,11 @@ impl RecoverableLock {
         if !me.proves_gone(other) {
             return LockResult::HeldBy(other);
         }
-        // If the word is unchanged, it is still the same owner's: no other owner of that place can
-        // live beside this one.
+        // An unchanged word still belongs to the same owner: no other owner at that place can live
+        // beside this one.
         let (from, to) = (other.word(), me.word());
-        // ORDERING: Acquire, as above, for an old owner that released the lock unnoticed.
+        // ORDERING: Acquire pairs with the Release in `release`, if the old owner did release the
+        // lock.
         match self.0.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => LockResult::Recovered,
             Err(word) => LockResult::HeldBy(StackOwner::from_word(word)),
@@ -156,7 +157,7 @@ impl RecoverableLock {
         (word != 0).then(|| StackOwner::from_word(word))
     }
 
-    /// Returns true if a frame of the calling thread owns the lock, or owned it when it was left.
+    /// Returns true if a frame of the calling thread owns the lock, or has abandoned it.
     pub(crate) fn is_owned_by_this_thread(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         word != 0
@@ -165,7 +166,7 @@ impl RecoverableLock {
     }
 
     /// Releases the lock in a fork child if a thread owns it that the child does not have. Returns
-    /// true if it did.
+    /// true if it released the lock.
     pub(crate) fn release_in_fork_child(&self) -> bool {
         let is_others = !self.is_owned_by_this_thread();
         if is_others {

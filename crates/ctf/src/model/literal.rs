@@ -3,9 +3,9 @@
 /// Number of bytes that are copied at once.
 const PIECE: usize = 32;
 
-/// Text that is the same in many lines, such as a field's name. Most texts are so short that
-/// calling the C library to copy one costs more than the copy; so this one is padded to pieces of
-/// a constant size, which are copied in line, and the padding is cut off.
+/// Text that is the same in many lines, such as a field's name. Most texts are so short that a call
+/// into the C library costs more than the copy. So `Literal` pads the text to pieces of a constant
+/// size, copies them inline, and cuts off the padding.
 #[derive(Debug, Clone, Default)]
 pub struct Literal {
     pieces: Vec<[u8; PIECE]>,
@@ -13,14 +13,14 @@ pub struct Literal {
 }
 
 impl Literal {
-    /// The text `bytes`.
+    /// Creates the literal of `bytes`.
     pub fn new(bytes: &[u8]) -> Self {
         let mut literal = Self::default();
         literal.set(&[bytes]);
         literal
     }
 
-    /// Becomes the text that `parts` make together.
+    /// Sets the text to the concatenation of `parts`.
     pub fn set(&mut self, parts: &[&[u8]]) {
         let parts = parts.iter().copied().flatten();
         self.length = 0;
@@ -36,7 +36,7 @@ impl Literal {
         }
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     pub const fn len(&self) -> usize {
         self.length
     }
@@ -46,12 +46,12 @@ impl Literal {
         self.length == 0
     }
 
-    /// Its bytes.
+    /// Returns the text's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         self.pieces.as_flattened().get(..self.length).unwrap_or_default()
     }
 
-    /// Appends it to `out`.
+    /// Appends the text to `out`.
     #[inline]
     pub fn push(&self, out: &mut Vec<u8>) {
         let end = out.len() + self.length;

@@ -1,8 +1,8 @@
-//! Meanings of numbers, found by the names of their types: `write/meaning.rs` has the names, and
-//! draws them.
+//! Meanings of numbers, recognized by the names of their types. `write/meaning.rs` lists the names
+//! and draws their declarations.
 //!
-//! The labels are those of the metadata's enumerations, shared: a table that a thousand types
-//! name is there once.
+//! The labels are shared with the metadata's enumerations: a table that a thousand types name is in
+//! memory once.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ const AT_FDCWD: i64 = -100;
 /// Greatest number of an error (MAX_ERRNO, linux/err.h).
 const ERROR_MAX: i64 = 4095;
 
-/// The meaning of a number.
+/// The meaning of a number in a field.
 #[derive(Debug, Clone)]
 pub enum Meaning {
-    /// By name: one of some values, some bits, or both.
+    /// Named values, named bits, or both.
     Names(Names),
-    /// The result of a call, or an error's negative number.
+    /// The result of a call, or the negative number of an error.
     Result {
         /// Names of errors.
         errors: Names,
@@ -39,32 +39,32 @@ pub enum Meaning {
     Hardware,
     /// A byte of a UUID.
     Uuid,
-    /// By name, of those that have in the upper half of their values the number that stands before.
+    /// A named value whose upper half is the preceding number.
     NamesBehind(Names),
-    /// In base 8, but for what of it has a name.
+    /// A file mode: shown in base 8, except for named bits.
     Mode(Names),
-    /// In base 16, but for what has a name.
+    /// An address: shown in base 16, except for named values.
     Address(Names),
-    /// A set of these signals, the first in the lowest bit.
+    /// A set of named signals, the first in the lowest bit.
     Signals(Names),
     /// Status of a process from wait(2), with names of signals.
     Status(Names),
 }
 
-/// Names of values, as two enumerations have them.
+/// Names of values and bits, from the two enumerations of a table.
 #[derive(Debug, Clone)]
 pub struct Names {
-    /// The first label is that of the mask.
+    /// Enumeration of values; its first label holds the mask.
     choices: Option<Arc<[Mapping]>>,
-    /// The first label may be that of the mask.
+    /// Enumeration of bits; its first label may hold the mask.
     flags: Option<Arc<[Mapping]>>,
 }
 
-/// The label of a mask.
+/// The label that holds a mask.
 const MASK_LABEL: &str = "&";
 
 impl Names {
-    /// The names of a table; `None` if there is no such table.
+    /// Returns the names of a table; `None` if there is no such table.
     fn of(hash: &str, labels: &dyn Fn(&str) -> Option<Arc<[Mapping]>>) -> Option<Self> {
         let choices = labels(&format!("enum {MEANING_PREFIX}choices_{hash}"));
         let flags = labels(&format!("enum {MEANING_PREFIX}flags_{hash}"));
@@ -77,7 +77,7 @@ impl Names {
         all.filter_map(|of| Some((&*of.label, of.ranges.first()?.0.cast_signed())))
     }
 
-    /// Bits that are shown, and those that have names.
+    /// Returns the mask of the bits that are shown, and the bits that have names.
     fn flags(&self) -> (u64, &[Mapping]) {
         match self.flags.as_deref().and_then(<[_]>::split_first) {
             None => (u64::MAX, &[]),
@@ -88,14 +88,15 @@ impl Names {
         }
     }
 
-    /// The name that a value has among the choices.
+    /// Returns the name of `value` among the choices.
     fn name(&self, value: u64) -> Option<&str> {
         let (_, choices) = self.choices.as_deref()?.split_first()?;
         let is_it = |of: &&Mapping| of.ranges.iter().any(|range| range.0 == value);
         choices.iter().find(is_it).map(|of| &*of.label)
     }
 
-    /// Gives each name of `value`, in which only its own bits are; returns the bits that have none.
+    /// Passes each name of `value` to `each`; returns the bits that have no name. `value` must have
+    /// no bits beyond its own width.
     fn for_each_name<'names>(&'names self, value: u64, each: &mut dyn FnMut(&'names str)) -> u64 {
         let (shown, flags) = self.flags();
         let value = value & shown;
@@ -119,14 +120,15 @@ impl Names {
             }
         }
         if !is_named && value == 0 {
-            // What nothing is called, if anything.
+            // The name of the value 0, if it has one.
             let none = flags.iter().find(|flag| flag.ranges.iter().any(|range| range.0 == 0));
             none.into_iter().for_each(|flag| each(&flag.label));
         }
         rest
     }
 
-    /// The same of names for a value that stands behind this one.
+    /// Passes to `each` the names of `value` that apply if the preceding number is `before`.
+    /// Returns the bits that have no name.
     fn for_each_dependent_name<'names>(
         &'names self,
         before: u64,
@@ -162,18 +164,18 @@ impl Names {
     }
 }
 
-/// The lower half of a value.
+/// Mask of a value's lower half.
 const LOW_HALF_MASK: u64 = 0xffff_ffff;
-/// Layout of a status from wait(2) (bits/waitstatus.h): a signal, or `STOPPED` with one above it;
-/// the exit code; a bit that is set if the process has dumped its memory.
+/// Layout of a wait(2) status (bits/waitstatus.h): the signal, or `STOPPED` with the signal one
+/// byte above; the exit code one byte above; a bit that is set if the process dumped core.
 const SIGNAL: u64 = 0x7f;
 const STOPPED: u64 = 0x7f;
 const DUMPED: u64 = 0x80;
 const CONTINUED: u64 = 0xffff;
 
 impl Meaning {
-    /// Returns the meaning of a type of this name, if it has one; `labels` are those of a named
-    /// enumeration.
+    /// Returns the meaning of a type named `name`, if it has one; `labels` returns the labels of a
+    /// named enumeration.
     pub(crate) fn of(
         name: &str,
         labels: &dyn Fn(&str) -> Option<Arc<[Mapping]>>,
@@ -199,11 +201,11 @@ impl Meaning {
         }))
     }
 
-    /// All names that there are, and what they stand for: values, or bits of them.
+    /// Returns all names, each with its value or its bits.
     pub fn names(&self) -> Vec<(&str, i64)> {
         match self {
             Self::Names(names) | Self::Mode(names) | Self::Address(names) => names.all().collect(),
-            // Only the trace distinguishes the halves.
+            // The upper halves of the values matter only for decoding a trace.
             Self::NamesBehind(names) => names
                 .all()
                 .map(|(name, value)| (name, value & LOW_HALF_MASK.cast_signed()))
@@ -234,12 +236,12 @@ impl Meaning {
         }
     }
 
-    /// Returns true if some bits of a value belong to something else and are not shown.
+    /// Returns true if some bits of a value belong to another field and are not shown.
     pub fn has_hidden_bits(&self) -> bool {
         matches!(self, Self::Names(names) if names.flags().0 != u64::MAX)
     }
 
-    /// Returns the end of a process from its status in wait(2): `exited 1`, `killed by SIGTERM`.
+    /// Describes the end of a process from its wait(2) status: `exited 1`, `killed by SIGTERM`.
     pub fn exit_description(&self, status: u64) -> Option<String> {
         let Self::Status(signals) = self else { return None };
         let status = status & LOW_HALF_MASK;
@@ -256,8 +258,8 @@ impl Meaning {
         })
     }
 
-    /// Gives each name of a value of this integer, which stands behind another one; returns what of
-    /// it has none.
+    /// Passes each name of `value` to `each`; returns the bits that have no name. `value` is one of
+    /// an integer of type `kind`, and follows the number `before`.
     pub fn for_each_label<'names>(
         &'names self,
         kind: &Integer,
@@ -273,7 +275,7 @@ impl Meaning {
             Self::NamesBehind(names) => names.for_each_dependent_name(before, own, each),
             Self::Signals(signals) => {
                 let (mut rest, mut left) = (own, own);
-                // A turn for each bit at most.
+                // At most one iteration for each bit.
                 while left != 0 {
                     let bit = left.trailing_zeros();
                     left &= left - 1;

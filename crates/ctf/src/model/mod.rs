@@ -1,5 +1,5 @@
-//! Declarations of metadata, compiled: types of fields, the places of numbers, meanings of values,
-//! and texts that are the same in many events. Nothing here reads or writes a trace.
+//! Metadata declarations, compiled: types of fields, places of numbers, meanings of values, and
+//! texts that are the same in many events. This module does not read or write traces.
 
 mod literal;
 pub(crate) mod meaning;

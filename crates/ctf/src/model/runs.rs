@@ -1,32 +1,32 @@
-//! Places of fields that are known before the fields' bytes are: the decoder's fast path.
+//! Places of fields that are known without reading the fields: the decoder's fast path.
 //!
-//! Most structures are runs of numbers whose places follow from where the first of them begins.
-//! A [`Run`] holds these places, worked out once, when metadata is read: the decoder then checks
-//! bounds once for a run and takes each number out of one 8-byte load. Wherever a run does not
-//! apply (numbers across nine bytes, bytes near the end of what is at hand, strings, …) the
-//! general walk in `decode.rs` does it, with the same result: a test holds one against the other.
+//! Most structures are runs of numbers whose places follow from the place of the first number. A
+//! [`Run`] holds these places, computed once, when the metadata is read. The decoder then checks
+//! bounds once for a run and extracts each number from one 8-byte load. Where a run does not apply
+//! (numbers across nine bytes, bytes near the end of the window, strings, …), the general walk in
+//! `decode.rs` decodes the fields. A test compares the results of both.
 
 use std::sync::Arc;
 
 use super::scope::{SCOPES, Scope};
 use super::types::{Array, Enumeration, Float, Integer, Member, Struct, Type};
 
-/// The place of a number in a run, and how to get it from the 8 bytes there.
+/// The place of a number in a run, and how to extract it from the 8 bytes there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NumberPlace {
     byte: u32,
-    /// Number of bits by which the word is shifted right to have the number at its low end.
+    /// Number of bits by which the 8-byte word is shifted right to move the number to its low end.
     shift: u8,
     big_endian: bool,
-    /// The number's bits.
+    /// Mask of the number's bits.
     mask: u64,
-    /// The number's highest bit if that is its sign, else 0.
+    /// The number's highest bit if it is a sign, else 0.
     sign: u64,
 }
 
 impl NumberPlace {
-    /// The place of a number of `bits` (1 to 64) at `bit` from the run's start; `None` if it is
-    /// not within 8 bytes.
+    /// Returns the place of a number of `bits` (1 to 64) at `bit` from the run's start; `None` if
+    /// the number is not within 8 bytes.
     pub(crate) fn new(bit: u64, bits: u32, signed: bool, big_endian: bool) -> Option<Self> {
         let before = (bit % 8) as u32;
         let after = 64_u32.checked_sub(before + bits)?;
@@ -47,8 +47,8 @@ impl NumberPlace {
         self.mask
     }
 
-    /// Returns the number of bits by which the run's first eight bytes are shifted right to have
-    /// the number at their low end, if it lies within them and has no sign.
+    /// Returns the number of bits by which the run's first eight bytes are shifted right to move
+    /// the number to their low end. Returns `None` if it is not within them or has a sign.
     pub(crate) fn shift_in_first_word(self) -> Option<u32> {
         let (shift, before) = (u32::from(self.shift), self.byte.checked_mul(8)?);
         let bits = self.mask.count_ones();
@@ -64,7 +64,8 @@ impl NumberPlace {
         self.byte as usize + 8
     }
 
-    /// The number, sign-extended if it is signed; `run` is at least as long as its reach.
+    /// Reads the number, sign-extended if it is signed. `run` must be at least as long as the
+    /// place's reach.
     #[inline]
     pub(crate) fn read(&self, run: &[u8]) -> u64 {
         let start = self.byte as usize;
@@ -77,64 +78,63 @@ impl NumberPlace {
     }
 }
 
-/// Members of a structure that are numbers at known places.
+/// Consecutive members of a structure that are numbers at known places.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
-    /// Number of members between the previous run, or the structure's start, and this one.
+    /// Number of members between this run and the previous run, or the structure's start.
     pub(crate) before: usize,
     /// Alignment of the run's start, in bits: at least 8.
     pub(crate) alignment: u64,
-    /// From its start to the end of its last number, in bits.
+    /// Size from the run's start to the end of its last number, in bits.
     pub(crate) bits: u64,
-    /// Number of bytes from the run's start that must be at hand.
+    /// Number of bytes that the window must have from the run's start.
     pub(crate) reach: usize,
-    /// The places of its members.
+    /// Places of the run's members.
     pub(crate) places: Vec<NumberPlace>,
 }
 
-/// An array's elements: numbers of which each begins with a byte if the first does.
+/// The layout of an array of numbers: each begins at a byte boundary if the first does.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ElementLayout {
     pub(crate) place: NumberPlace,
-    /// From one to the next, in bytes.
+    /// Distance between the starts of two consecutive elements, in bytes.
     pub(crate) stride: usize,
 }
 
-/// The numbers with which an event begins, contexts and payload taken together, whose places are
-/// known from where the first of them begins: all there is of most events, all but a string or
-/// two of the others.
+/// The leading numbers of an event's contexts and payload, whose places follow from the place of
+/// the first number. They are the whole of most events; other events add mostly a string or two.
 #[derive(Debug, Clone)]
 pub(crate) struct FlatLayout {
     /// Alignment of the first number's start, in bits: at least 8.
     pub(crate) alignment: u64,
     pub(crate) bits: u64,
     pub(crate) reach: usize,
-    /// The parts that there are, and how many.
+    /// Parts of the event; the first `count` are used.
     parts: [FlatPart; SCOPES],
     count: usize,
-    /// Number of scopes that the runs describe or that are absent: the scopes after them are walked
-    /// through.
+    /// Number of scopes that the runs describe or that are absent. The decoder walks through later
+    /// scopes field by field.
     pub(crate) scopes: usize,
 }
 
 /// A part of an event: a structure that begins with numbers at known places.
-// All that decides what is decoded lies in the event's class: which class it is can seldom be
-// predicted, and each pointer to be followed before a branch is known to be wrong costs again.
+// The event's class holds all data that decides what is decoded. The class can seldom be predicted,
+// and each pointer that must be followed before a misprediction is detected costs time again.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FlatPart {
     pub(crate) scope: Scope,
-    // Shared all, or else a stream's context would be there as often as it has kinds of events.
-    /// Its first members.
+    // All are shared, or else each event class would have a copy of its stream's context.
+    /// First members, which are numbers.
     pub(crate) numbers: Arc<[PlacedNumber]>,
-    /// The strings behind them; none but in an event's last part.
+    /// Strings directly after the numbers; only an event's last part has any.
     pub(crate) texts: Arc<[Member]>,
-    /// Its other members; none but in an event's last part.
+    /// Members after the strings; only an event's last part has any.
     pub(crate) rest: Arc<[Member]>,
-    /// The runs among the latter.
+    /// Runs among the members of `rest`.
     pub(crate) runs: Arc<[Run]>,
 }
 
-/// A number and its place. A copy of the member, so that all that is needed of it lies together.
+/// A number and its place. The member is a copy, so that all data about the number is adjacent.
 #[derive(Debug)]
 pub(crate) struct PlacedNumber {
     pub(crate) place: NumberPlace,
@@ -142,8 +142,8 @@ pub(crate) struct PlacedNumber {
 }
 
 impl FlatLayout {
-    /// Returns the places in a stream's events, whose context is `context`, that do not depend on
-    /// the event's class.
+    /// Returns the layout that all events of a stream share, whatever their class. `context` is the
+    /// stream's context.
     pub(crate) fn of_stream(context: Option<&Type>) -> Option<Self> {
         let flat = Self {
             alignment: 0,
@@ -156,19 +156,20 @@ impl FlatLayout {
         flat.with(Scope::StreamContext, context)
     }
 
-    /// Returns the places in the events of a class of that stream, if any are known.
+    /// Extends the stream's layout to the events of a class; `None` if no places are known.
     pub(crate) fn of_class(&self, context: Option<&Type>, fields: Option<&Type>) -> Option<Self> {
         let flat = self.clone().with(Scope::EventContext, context)?.with(Scope::Fields, fields)?;
         Some(flat).filter(|flat| flat.count > 0)
     }
 
-    /// The parts that there are.
+    /// Returns the event's parts.
     #[inline]
     pub(crate) fn parts(&self) -> &[FlatPart] {
         self.parts.get(..self.count).unwrap_or_default()
     }
 
-    /// The same with another part, if there is one and if places in it can be known.
+    /// Returns the layout with another part, if there is one; `None` if no place in it can be
+    /// known.
     fn with(mut self, scope: Scope, part: Option<&Type>) -> Option<Self> {
         if self.parts().iter().any(FlatPart::is_open) {
             return Some(self);
@@ -223,7 +224,7 @@ impl FlatPart {
     }
 }
 
-/// Size, alignment, sign and byte order of a number that lies as numbers usually do.
+/// Returns size, alignment, sign and byte order of a number with the usual representation.
 fn number_layout(kind: &Type) -> Option<(u32, u64, bool, bool)> {
     match kind {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
@@ -238,11 +239,11 @@ fn number_layout(kind: &Type) -> Option<(u32, u64, bool, bool)> {
     }
 }
 
-/// The runs of a structure that begins at a multiple of `alignment` bits.
+/// Finds the runs of a structure that begins at a multiple of `alignment` bits.
 pub(crate) fn find_runs(members: &[Member], alignment: u64) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut before = 0;
-    // At a multiple of how many bits the next member begins at least.
+    // The alignment, in bits, that the next member's start has at least.
     let mut known = alignment;
     let mut open: Option<Run> = None;
     for member in members {
@@ -271,7 +272,7 @@ enum RunUpdate {
     New(Run),
 }
 
-/// Adds a number to a run, if its place in it is known.
+/// Adds a number to a run, if its place in the run is known.
 fn extend_run(run: Option<&mut Run>, number: (u32, u64, bool, bool)) -> Option<RunUpdate> {
     let (bits, alignment, signed, big_endian) = number;
     let run = run.filter(|run| alignment <= run.alignment)?;
@@ -283,7 +284,7 @@ fn extend_run(run: Option<&mut Run>, number: (u32, u64, bool, bool)) -> Option<R
     Some(RunUpdate::Same)
 }
 
-/// Begins a run of numbers with this one, if it starts at a byte boundary.
+/// Begins a run with `number`, if the number starts at a byte boundary.
 fn begin_run(number: (u32, u64, bool, bool), known: u64) -> Option<RunUpdate> {
     let (bits, alignment, signed, big_endian) = number;
     let alignment = alignment.max(known);
@@ -292,7 +293,7 @@ fn begin_run(number: (u32, u64, bool, bool), known: u64) -> Option<RunUpdate> {
     Some(RunUpdate::New(Run { before: 0, alignment, bits, reach, places: vec![place] }))
 }
 
-/// Returns true if the field after one of this type begins at a byte, wherever this one began.
+/// Returns true if a field after one of type `kind` always begins at a byte boundary.
 fn ends_at_byte(kind: &Type) -> bool {
     match kind {
         Type::Text | Type::WideText(_) => true,
@@ -303,14 +304,14 @@ fn ends_at_byte(kind: &Type) -> bool {
     }
 }
 
-/// The elements of an array of `element`.
+/// Returns the layout of an array whose elements have type `element`, if it is known.
 pub(crate) fn element_layout(element: &Type) -> Option<ElementLayout> {
     let (bits, alignment, signed, big_endian) = number_layout(element)?;
     let is_plain = match element {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => integer.plain,
         _ => true,
     };
-    // Without padding between them, which the last one would not have.
+    // There must be no padding between elements, because the last element would not have it.
     if !bits.is_multiple_of(8) || !u64::from(bits).is_multiple_of(alignment) || !is_plain {
         return None;
     }
@@ -318,8 +319,8 @@ pub(crate) fn element_layout(element: &Type) -> Option<ElementLayout> {
     Some(ElementLayout { place, stride: bits as usize / 8 })
 }
 
-/// Returns the number of bits that a field takes from an aligned start, if that depends on nothing,
-/// and nothing depends on its value. The decoder passes over such a field without reading it.
+/// Returns the size of a field from an aligned start, in bits, if it depends on no other field and
+/// no other field depends on its value. The decoder skips such a field without reading it.
 pub(crate) fn fixed_bits(kind: &Type) -> Option<u64> {
     match kind {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
@@ -331,7 +332,8 @@ pub(crate) fn fixed_bits(kind: &Type) -> Option<u64> {
             at.checked_add(fixed_bits(&member.kind)?)
         }),
         Type::Array(Array { element, length, .. }) => {
-            // Elements that are structures or arrays would have to be counted: see `decode`.
+            // `decode` must count elements that are structures or arrays, so their size is not
+            // fixed here.
             number_layout(element)?;
             let bits = fixed_bits(element)?;
             let Some(others) = length.checked_sub(1) else { return Some(0) };

@@ -5,7 +5,7 @@
 pub enum Scope {
     /// Fields that all events of a stream have: e.g. the thread.
     StreamContext,
-    /// Fields that this event's class adds.
+    /// Fields that the event's class adds.
     EventContext,
     /// The payload.
     #[default]

@@ -1,7 +1,7 @@
-//! Types of fields, compiled: every name resolved, every constant text prepared.
+//! Types of fields, compiled: names are resolved and constant texts prepared.
 //!
-//! A field whose value something else depends on (a sequence's length, a variant's tag) has a
-//! *slot*: the decoder keeps its latest value there.
+//! A field whose value other fields depend on (a sequence's length, a variant's tag) has a *slot*,
+//! in which the decoder keeps the field's latest value.
 
 use std::sync::Arc;
 
@@ -26,13 +26,14 @@ pub enum Type {
     Array(Array),
     /// Elements whose number is the value of an earlier field.
     Sequence(Sequence),
-    /// One of several types, as an earlier field says.
+    /// One of several types, selected by the value of an earlier field.
     Variant(Variant),
-    /// Text whose characters are wider than a byte, or whose length an earlier field says.
+    /// Text whose characters are wider than a byte, or whose length is the value of an earlier
+    /// field.
     WideText(WideText),
 }
 
-/// In which base an integer is shown.
+/// The base in which an integer is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Base {
@@ -42,7 +43,7 @@ pub enum Base {
     Hexadecimal,
 }
 
-/// The use of an integer for the reader itself.
+/// The use of an integer by the reader itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     None,
@@ -73,20 +74,20 @@ pub struct Integer {
     pub(crate) character: bool,
     /// True if an array of this integer is a BLOB.
     pub(crate) blob: bool,
-    /// Name of the clock that its value sets.
+    /// Name of the clock that the integer's value sets.
     pub(crate) clock: Option<Arc<str>>,
     pub(crate) role: Role,
     /// True if the integer is never shown, even if another field depends on it: it has a role in
     /// CTF 2.
     pub(crate) concealed: bool,
     pub(crate) slot: Option<usize>,
-    /// True if the reader only shows the integer.
+    /// True if the reader does nothing with the integer except show it.
     pub(crate) plain: bool,
     /// True if the integer is a truth value: all but 0 is true.
     pub(crate) boolean: bool,
-    /// True if the bits are in the order that is unusual for the byte order.
+    /// True if the bits have the opposite order of the byte order's usual one.
     pub(crate) reversed: bool,
-    /// True if the bytes give the integer's length (LEB128), at most `bits`.
+    /// True if the integer's length follows from its bytes (LEB128); it is at most `bits`.
     pub(crate) variable: bool,
     /// The meaning of the values, beyond what plain text shows.
     pub(crate) meaning: Option<Arc<Meaning>>,
@@ -103,7 +104,7 @@ impl Integer {
         self.signed
     }
 
-    /// Returns true if the bytes give the integer's length (LEB128).
+    /// Returns true if the integer's length follows from its bytes (LEB128).
     pub const fn is_variable(&self) -> bool {
         self.variable
     }
@@ -113,27 +114,27 @@ impl Integer {
         self.boolean
     }
 
-    /// Returns the meaning of the values, if the trace has one.
+    /// Returns the meaning of the values, if the trace gives one.
     pub fn meaning(&self) -> Option<&Meaning> {
         self.meaning.as_deref()
     }
 
-    /// In which base it is shown.
+    /// Returns the base in which the integer is shown.
     pub const fn base(&self) -> Base {
         self.base
     }
 
-    /// Returns true if its first byte is the highest.
+    /// Returns true if the integer's first byte is the most significant.
     pub const fn is_big_endian(&self) -> bool {
         self.big_endian
     }
 
-    /// Name of the clock that its value sets.
+    /// Returns the name of the clock that the integer's value sets.
     pub fn clock_name(&self) -> Option<&str> {
         self.clock.as_deref()
     }
 
-    /// Number of the slot that keeps its value, if another field depends on it.
+    /// Returns the number of the slot that keeps the value, if another field depends on it.
     pub const fn slot(&self) -> Option<usize> {
         self.slot
     }
@@ -144,17 +145,17 @@ impl Integer {
 pub struct Enumeration {
     pub(crate) integer: Integer,
     pub(crate) labels: Arc<[Mapping]>,
-    /// True if labels belong to bits, by their number from the lowest, not to values.
+    /// True if labels belong to bits, numbered from the lowest, rather than to values.
     pub(crate) flags: bool,
-    /// True if the enumeration is one of CTF 2.
+    /// True if the enumeration comes from CTF 2.
     pub(crate) is_version_2: bool,
 }
 
-/// A label and the values that it stands for.
+/// A label and its values.
 #[derive(Debug, Clone)]
 pub(crate) struct Mapping {
     pub(crate) label: String,
-    /// Closed ranges, as two's complement.
+    /// Closed ranges of values, as two's complement.
     pub(crate) ranges: Vec<(u64, u64)>,
 }
 
@@ -163,13 +164,13 @@ impl Mapping {
         self.ranges.iter().any(|&(first, last)| in_range(value, first, last, signed))
     }
 
-    /// Returns true if a bit of `value` is set that the ranges name.
+    /// Returns true if `value` has a bit whose number is in one of the ranges.
     fn has_bit(&self, value: u64) -> bool {
         (0..64).any(|bit| value >> bit & 1 == 1 && self.contains(bit, false))
     }
 }
 
-/// Returns true if `value` is in the closed range, all as two's complement.
+/// Returns true if `value` is in the closed range from `first` to `last`, all as two's complement.
 pub(crate) fn in_range(value: u64, first: u64, last: u64, signed: bool) -> bool {
     if signed {
         (first as i64..=last as i64).contains(&(value as i64))
@@ -179,7 +180,7 @@ pub(crate) fn in_range(value: u64, first: u64, last: u64, signed: bool) -> bool 
 }
 
 impl Enumeration {
-    /// The integer that holds the value.
+    /// Returns the integer that holds the value.
     pub const fn integer(&self) -> &Integer {
         &self.integer
     }
@@ -189,14 +190,14 @@ impl Enumeration {
         self.flags
     }
 
-    /// Returns true if the enumeration is one of CTF 2: then babeltrace2 shows several labels in
-    /// braces.
+    /// Returns true if the enumeration comes from CTF 2. For those, babeltrace2 shows several
+    /// labels in braces.
     pub const fn is_version_2(&self) -> bool {
         self.is_version_2
     }
 
-    /// Its labels, each with the first and the last of values that it stands for (two's
-    /// complement), once for each range.
+    /// Returns the labels, once for each of their ranges, with the range's first and last value
+    /// (two's complement).
     pub fn ranges(&self) -> impl Iterator<Item = (&str, u64, u64)> {
         self.labels.iter().flat_map(|mapping| {
             let named = |&(first, last)| (mapping.label.as_str(), first, last);
@@ -204,7 +205,7 @@ impl Enumeration {
         })
     }
 
-    /// The labels of `value` (two's complement), in the order of their declaration.
+    /// Returns the labels of `value` (two's complement), in the order of their declaration.
     pub fn labels_of(&self, value: u64) -> impl Iterator<Item = &str> {
         let (signed, flags) = (self.integer.signed, self.flags);
         self.labels
@@ -222,7 +223,7 @@ impl Enumeration {
 #[derive(Debug, Clone, Copy)]
 pub struct Float {
     pub(crate) bits: u32,
-    /// True if the bits are in the order that is unusual for the byte order.
+    /// True if the bits have the opposite order of the byte order's usual one.
     pub(crate) reversed: bool,
     pub(crate) alignment: u64,
     pub(crate) big_endian: bool,
@@ -233,15 +234,16 @@ pub struct Float {
 pub struct Struct {
     pub(crate) members: Vec<Member>,
     pub(crate) alignment: u64,
-    /// True if the structure has something to show: a member that is not for the reader alone, or,
-    /// if it is empty, its emptiness. (In CTF 2, only packet contexts can have nothing to show.)
+    /// True if the structure has something to show: a member that is not only for the reader, or,
+    /// if the structure is empty, its emptiness. (In CTF 2, only packet contexts can have nothing
+    /// to show.)
     pub(crate) shown: bool,
-    /// Its members whose places are known, in order; empty until all is known of them.
+    /// Runs of members whose places are known, in order; empty until all members are compiled.
     pub(crate) runs: Vec<Run>,
 }
 
 impl Struct {
-    /// Its members, in the order of their bytes.
+    /// Returns the members, in the order of their bytes.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
@@ -252,38 +254,40 @@ impl Struct {
 pub struct Member {
     pub(crate) raw_name: String,
     pub(crate) kind: Type,
-    /// True if the member is for the reader alone, such as a timestamp.
+    /// True if the member is only for the reader, such as a timestamp.
     pub(crate) hidden: bool,
     /// Text before the member's value: ` name = ` or `, name = `.
     pub(crate) lead: Literal,
-    /// True if another member has this name, with or without the underscore; then the raw name is
-    /// used.
+    /// True if another member has the same name, ignoring a leading underscore. Then the raw name
+    /// is used.
     pub(crate) is_ambiguous: bool,
 }
 
 impl Member {
-    /// Returns true if the member is for the reader alone: no sink gets it.
+    /// Returns true if the member is only for the reader: sinks do not get it.
     pub const fn is_hidden(&self) -> bool {
         self.hidden
     }
 
-    /// Its name, as its user wrote it: without the underscore that keeps it from TSDL's keywords.
+    /// Returns the name as its user wrote it: without the underscore that keeps it apart from
+    /// TSDL's keywords.
     pub fn name(&self) -> &str {
         display_name(&self.raw_name)
     }
 
-    /// Its name among the others of its structure, of which none has the same: with the underscore
-    /// where names differ in nothing else.
+    /// Returns a name that is unique in the structure: with the underscore if names differ in
+    /// nothing else.
     pub fn key(&self) -> &str {
         if self.is_ambiguous { &self.raw_name } else { self.name() }
     }
 
-    /// Its type.
+    /// Returns the member's type.
     pub const fn kind(&self) -> &Type {
         &self.kind
     }
 
-    /// Text before its value: ` name = ` for a structure's first member, else `, name = `.
+    /// Returns the text before the value: ` name = ` for a structure's first member, otherwise
+    /// `, name = `.
     pub const fn lead(&self) -> &Literal {
         &self.lead
     }
@@ -301,7 +305,7 @@ pub struct Array {
     pub(crate) alignment: u64,
     pub(crate) text: bool,
     pub(crate) blob: bool,
-    /// Its elements, if their places are known.
+    /// Layout of the elements, if their places are known.
     pub(crate) elements: Option<ElementLayout>,
 }
 
@@ -313,27 +317,27 @@ pub struct Sequence {
     pub(crate) alignment: u64,
     pub(crate) text: bool,
     pub(crate) blob: bool,
-    /// Its elements, if their places are known.
+    /// Layout of the elements, if their places are known.
     pub(crate) elements: Option<ElementLayout>,
 }
 
-/// One of several types, as an earlier field says.
+/// One of several types, selected by the value of an earlier field.
 #[derive(Debug, Clone)]
 pub struct Variant {
     pub(crate) slot: usize,
     pub(crate) signed: bool,
     pub(crate) options: Vec<VariantOption>,
-    /// True if the variant may be empty, where no option is selected.
+    /// True if the variant is empty where its tag selects no option.
     pub(crate) optional: bool,
 }
 
 impl Variant {
-    /// Number of the slot whose value selects its type.
+    /// Returns the number of the slot whose value selects the type.
     pub const fn slot(&self) -> usize {
         self.slot
     }
 
-    /// The types that it may have.
+    /// Returns the types that the variant may have.
     pub fn options(&self) -> &[VariantOption] {
         &self.options
     }
@@ -344,7 +348,7 @@ impl Variant {
     }
 }
 
-/// Encoding of characters.
+/// Encoding of wide characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Encoding {
@@ -355,7 +359,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// Bytes of its unit: 2 or 4.
+    /// Returns the size of a code unit in bytes: 2 or 4.
     pub const fn unit_bytes(self) -> usize {
         match self {
             Self::Utf16Be | Self::Utf16Le => 2,
@@ -364,14 +368,14 @@ impl Encoding {
     }
 }
 
-/// The end of a text.
+/// The rule for the end of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextEnd {
-    /// Behind a character 0.
+    /// The text ends with a character 0.
     Nul,
-    /// After so many bytes.
+    /// The text has a constant size in bytes.
     Bytes(u64),
-    /// After as many bytes as a slot says.
+    /// The text's size in bytes is the value of a slot.
     Slot(usize),
 }
 
@@ -398,19 +402,19 @@ pub struct VariantOption {
 }
 
 impl VariantOption {
-    /// Its name.
+    /// Returns the option's name.
     pub fn name(&self) -> &str {
         display_name(&self.raw_name)
     }
 
-    /// Its type.
+    /// Returns the option's type.
     pub const fn kind(&self) -> &Type {
         &self.kind
     }
 }
 
 impl Array {
-    /// The type of its elements.
+    /// Returns the type of the elements.
     pub fn element(&self) -> &Type {
         &self.element
     }
@@ -427,12 +431,12 @@ impl Array {
 }
 
 impl Sequence {
-    /// The type of its elements.
+    /// Returns the type of the elements.
     pub fn element(&self) -> &Type {
         &self.element
     }
 
-    /// Number of the slot whose value is its length.
+    /// Returns the number of the slot whose value is the length.
     pub const fn slot(&self) -> usize {
         self.slot
     }
@@ -444,12 +448,12 @@ impl Sequence {
 }
 
 impl Float {
-    /// Size in bits: 16, 32 or 64.
+    /// Returns the size in bits: 16, 32 or 64.
     pub const fn bits(&self) -> u32 {
         self.bits
     }
 
-    /// Returns true if its first byte is the one with the sign.
+    /// Returns true if the first byte contains the sign.
     pub const fn is_big_endian(&self) -> bool {
         self.big_endian
     }
@@ -470,11 +474,11 @@ impl Type {
         }
     }
 
-    /// Returns true if the field is for the reader alone: babeltrace2 hides integers that set a
-    /// clock, or that describe packets and events, unless another field needs them.
+    /// Returns true if the field is only for the reader. Like babeltrace2, hides integers that set
+    /// a clock or describe packets and events, unless another field needs them.
     #[inline]
     pub fn is_hidden(&self) -> bool {
-        // Nearly always: the parts of events are structures.
+        // The common case: the parts of events are structures.
         if let Self::Struct(structure) = self {
             return !structure.shown;
         }

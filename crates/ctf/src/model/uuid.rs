@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// An identity in its usual form, `01234567-89ab-…`.
+/// A UUID in its usual text form, `01234567-89ab-…`.
 #[derive(Debug, Clone, Copy)]
 pub struct Uuid<'bytes>(pub &'bytes [u8; 16]);
 

@@ -1,24 +1,24 @@
-//! The CPU that a packet's events were recorded on, as its context says.
+//! The CPU on which a packet's events were recorded, from the packet's context.
 
 use super::decode::Sink;
 use crate::model::types::{Enumeration, Integer, Member};
 
-/// Name of the member that says it, as in LTTng's traces.
+/// Name of the member with the CPU's number, as in LTTng's traces.
 const CPU_ID: &str = "cpu_id";
 
-/// Hands the member `cpu_id` of a packet's context, its type and its value, to `F`; nothing else of
-/// it.
+/// Sink that passes the member `cpu_id` of a packet's context, with its type, to `F`. It ignores
+/// all other members.
 #[derive(Debug, Clone, Copy)]
 pub struct CpuId<F> {
     found: F,
-    /// Structures that are open.
+    /// Number of structures that are open.
     depth: u32,
     /// True if the next value is the CPU's number.
     is_next: bool,
 }
 
 impl<F: FnMut(&Integer, u64)> CpuId<F> {
-    /// A sink that hands it to `found`.
+    /// Creates a sink that passes the CPU's number to `found`.
     pub const fn new(found: F) -> Self {
         Self { found, depth: 0, is_next: false }
     }
@@ -51,7 +51,7 @@ impl<F: FnMut(&Integer, u64)> Sink for CpuId<F> {
         self.is_next = false;
     }
 
-    // In none of these is a CPU's number.
+    // Floats and texts are never a CPU's number.
     fn float(&mut self, _: f64) {}
     fn text(&mut self, _: &[u8]) {}
 }

@@ -1,36 +1,36 @@
-//! Bits taken out of a piece of a packet, one field after another, never beyond its content.
+//! A cursor that takes bits from a part of a packet, field by field, never beyond its content.
 
 use super::error::DecodeError;
 use crate::model::runs::ElementLayout;
 
-/// The state of a walk through a piece of a packet.
+/// The state of a walk through a part of a packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'bytes> {
     bytes: &'bytes [u8],
-    /// Bit in the packet at which `bytes` begin.
+    /// Start of `bytes` in the packet, in bits.
     origin: u64,
     /// Next bit, counted from `origin`.
     bit: u64,
-    /// End of what may be read, counted from `origin`.
+    /// End of the readable bits, counted from `origin`.
     end: u64,
 }
 
 impl<'bytes> Cursor<'bytes> {
-    /// A cursor at `bit` of a packet whose content ends at `end`, of which `bytes` are the part
-    /// that begins at byte `start`.
+    /// Creates a cursor at `bit` of a packet whose content ends at bit `end`. `bytes` are a part of
+    /// the packet that begins at byte `start`.
     pub(crate) fn new(bytes: &'bytes [u8], start: u64, bit: u64, end: u64) -> Self {
         let origin = start.saturating_mul(8);
-        // A slice is never so long that its bits could not be counted in 64 bits.
+        // The number of bits of a slice always fits 64 bits.
         let end = end.saturating_sub(origin).min(bytes.len() as u64 * 8);
         Self { bytes, origin, bit: bit.saturating_sub(origin), end }
     }
 
-    /// A cursor at `bit` of the same packet.
+    /// Returns a cursor at `bit` of the same packet.
     pub(crate) fn at(&self, bit: u64) -> Self {
         Self { bit: bit.saturating_sub(self.origin), ..*self }
     }
 
-    /// The next bit, counted from the packet's start.
+    /// Returns the next bit, counted from the packet's start.
     pub(crate) fn position(&self) -> u64 {
         self.origin + self.bit
     }
@@ -42,7 +42,7 @@ impl<'bytes> Cursor<'bytes> {
     #[inline]
     pub(crate) fn align(&mut self, alignment: u64) -> Result<(), DecodeError> {
         if alignment > 1 {
-            // Alignments are powers of two, and pieces begin at multiples of the greatest.
+            // Alignments are powers of two; windows begin at multiples of the greatest alignment.
             let aligned = (self.bit + (alignment - 1)) & !(alignment - 1);
             if aligned > self.end {
                 return Err(self.truncated());
@@ -52,8 +52,8 @@ impl<'bytes> Cursor<'bytes> {
         Ok(())
     }
 
-    /// The next `reach` bytes from a multiple of `alignment` bits (at least 8) on, if they are at
-    /// hand, and how many bits of content there are from there.
+    /// Returns the next `reach` bytes from a multiple of `alignment` bits (at least 8) on, and the
+    /// number of content bits from there. Returns `None` if the window ends earlier.
     #[inline]
     pub(crate) fn at_hand(&self, alignment: u64, reach: usize) -> Option<(&'bytes [u8], u64)> {
         let start = (self.bit + (alignment - 1)) & !(alignment - 1);
@@ -61,8 +61,8 @@ impl<'bytes> Cursor<'bytes> {
         Some((bytes, self.end.checked_sub(start)?))
     }
 
-    /// The next `reach` bytes from a multiple of `alignment` bits (at least 8) on, if they are at
-    /// hand and so many `bits` there are content: goes behind those.
+    /// Returns the next `reach` bytes from a multiple of `alignment` bits (at least 8) on, and
+    /// moves behind the first `bits`. Returns `None` if the window or the content ends earlier.
     #[inline]
     pub(crate) fn run(&mut self, alignment: u64, bits: u64, reach: usize) -> Option<&'bytes [u8]> {
         let (bytes, _) = self.at_hand(alignment, reach).filter(|&(_, rest)| bits <= rest)?;
@@ -70,13 +70,14 @@ impl<'bytes> Cursor<'bytes> {
         Some(bytes)
     }
 
-    /// Goes to a multiple of `alignment` bits, and `bits` beyond; they are known to be there.
+    /// Moves to a multiple of `alignment` bits, and `bits` further; the caller has checked that
+    /// they exist.
     #[inline]
     pub(crate) fn pass(&mut self, alignment: u64, bits: u64) {
         self.bit = ((self.bit + (alignment - 1)) & !(alignment - 1)) + bits;
     }
 
-    /// Goes to a multiple of `alignment` bits, and `bits` beyond, if they are there.
+    /// Moves to a multiple of `alignment` bits, and `bits` further, if they exist.
     #[inline]
     pub(crate) fn skip(&mut self, alignment: u64, bits: u64) -> Option<()> {
         self.align(alignment).ok()?;
@@ -84,8 +85,8 @@ impl<'bytes> Cursor<'bytes> {
         Some(())
     }
 
-    /// Gives to `each` the elements of an array of `length` whose words are at hand, and goes
-    /// behind them; how many that are: none, or all but the last few.
+    /// Passes to `each` the leading elements of an array of `length` whose words are in the window,
+    /// and moves behind them. Returns their number: none, or all but the last few.
     #[inline]
     pub(crate) fn run_of(
         &mut self,
@@ -109,7 +110,7 @@ impl<'bytes> Cursor<'bytes> {
         index
     }
 
-    /// The next `bits` (1 to 64), without their sign.
+    /// Takes the next `bits` (1 to 64), without sign extension.
     #[inline]
     pub(crate) fn take(&mut self, bits: u32, big_endian: bool) -> Result<u64, DecodeError> {
         let (start, end) = (self.bit, self.bit + u64::from(bits));
@@ -121,7 +122,7 @@ impl<'bytes> Cursor<'bytes> {
         let offset = (start % 8) as u32;
         let mask = u64::MAX >> (64 - bits);
         if !big_endian && offset + bits <= 64 {
-            // The common case, and the only one in what this library writes.
+            // The common case, and the only one in traces that this library writes.
             let rest = self.bytes.get(first..).unwrap_or_default();
             if let Some(word) = rest.first_chunk::<8>() {
                 return Ok(u64::from_le_bytes(*word) >> offset & mask);
@@ -129,7 +130,7 @@ impl<'bytes> Cursor<'bytes> {
         }
         let past = end.div_ceil(8) as usize;
         let bytes = self.bytes.get(first..past).unwrap_or_default();
-        // At most nine bytes.
+        // `wide` holds at most nine bytes.
         let mut wide: u128 = 0;
         let value = if big_endian {
             bytes.iter().for_each(|&byte| wide = wide << 8 | u128::from(byte));
@@ -141,7 +142,7 @@ impl<'bytes> Cursor<'bytes> {
         Ok(value as u64 & mask)
     }
 
-    /// Bytes up to a NUL, which is passed over.
+    /// Returns the bytes up to a NUL, and moves behind the NUL.
     #[inline]
     pub(crate) fn string(&mut self) -> Result<&'bytes [u8], DecodeError> {
         self.align(8)?;
@@ -151,8 +152,8 @@ impl<'bytes> Cursor<'bytes> {
         Ok(rest.get(..length).unwrap_or_default())
     }
 
-    /// Bytes up to `unit` (2 or 4) of them that are 0 and begin at a multiple of `unit`, which
-    /// are passed over.
+    /// Returns the bytes up to a code unit of `unit` bytes (2 or 4) that are all 0, and moves
+    /// behind that unit.
     pub(crate) fn wide_string(&mut self, unit: usize) -> Result<&'bytes [u8], DecodeError> {
         let rest = self.rest();
         let mut units = rest.chunks_exact(unit);
@@ -162,7 +163,7 @@ impl<'bytes> Cursor<'bytes> {
         Ok(rest.get(..length).unwrap_or_default())
     }
 
-    /// `length` bytes; the cursor is at a byte's start.
+    /// Takes `length` bytes; the cursor must be at a byte boundary.
     pub(crate) fn bytes(&mut self, length: u64) -> Result<&'bytes [u8], DecodeError> {
         let length = usize::try_from(length).map_err(|_| self.truncated())?;
         let taken = self.rest().get(..length).ok_or_else(|| self.truncated())?;

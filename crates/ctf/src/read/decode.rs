@@ -1,9 +1,8 @@
-//! Fields out of bits.
+//! Decoding of fields from bits.
 //!
-//! One walk over a type serves everything: a [`Sink`] gets the values and makes text, a
-//! [`super::Value`] or nothing of them. The walk is safe on any bytes: it never leaves the
-//! content, and a budget of elements per packet bounds its work even where elements take no
-//! space.
+//! One walk over a type serves all uses: a [`Sink`] gets the values and turns them into text, into
+//! [`super::Value`]s or into nothing. The walk is safe on any bytes. It never leaves the content,
+//! and a budget of elements per packet bounds its work even if elements take no space.
 
 use std::slice::Iter;
 
@@ -15,18 +14,18 @@ use crate::model::types::{
     Type, Variant, VariantOption, WideText, in_range,
 };
 
-/// A receiver of decoded values, in the order of their bytes. A sink that needs only values ignores
-/// the methods for structures.
+/// A receiver of decoded values, in the order of their bytes. A sink that needs only values can
+/// ignore the methods for structures.
 pub trait Sink {
     /// An integer; if it is signed, `value` is sign-extended two's complement.
     fn integer(&mut self, kind: &Integer, value: u64);
-    /// An integer with labels; `value` as in [`Sink::integer`].
+    /// An integer with labels; for `value` see [`Sink::integer`].
     fn enumeration(&mut self, kind: &Enumeration, value: u64);
-    /// A floating-point number; narrower ones are widened.
+    /// A floating-point number, widened to 64 bits.
     fn float(&mut self, value: f64);
     /// A string without its NUL: any bytes but NUL.
     fn text(&mut self, bytes: &[u8]);
-    /// A BLOB (CTF 2); each of its bytes is a `byte`.
+    /// A BLOB (CTF 2); `byte` is the type of its bytes.
     fn blob(&mut self, byte: &Integer, bytes: &[u8]) {
         self.begin_array();
         for (index, &value) in bytes.iter().enumerate() {
@@ -37,13 +36,13 @@ pub trait Sink {
     }
     /// A structure begins.
     fn begin_struct(&mut self) {}
-    /// A structure's next member; its value follows.
+    /// The next member of a structure; its value follows.
     fn member(&mut self, _member: &Member) {}
     /// A structure ends.
     fn end_struct(&mut self) {}
     /// An array or a sequence begins.
     fn begin_array(&mut self) {}
-    /// An array's next element; its value follows.
+    /// The next element of an array; its value follows.
     fn element(&mut self, _index: u64) {}
     /// An array ends.
     fn end_array(&mut self) {}
@@ -51,11 +50,11 @@ pub trait Sink {
     fn begin_variant(&mut self, _option: &VariantOption) {}
     /// A variant ends.
     fn end_variant(&mut self) {}
-    /// Instead of a value, there is nothing (CTF 2's optional fields).
+    /// The absence of an optional field (CTF 2), in place of its value.
     fn nothing(&mut self) {}
 }
 
-/// Takes nothing.
+/// A sink that ignores all values.
 #[derive(Debug, Clone, Copy)]
 pub struct Skip;
 
@@ -69,17 +68,17 @@ impl Sink for Skip {
 /// State that decoding a field leaves for later fields.
 #[derive(Debug, Clone)]
 pub(crate) struct DecodeState {
-    /// Latest values of the fields that others depend on.
+    /// Latest values of the fields that other fields depend on.
     pub(crate) slots: Vec<u64>,
     /// Latest value of the stream's clock.
     pub(crate) clock: u64,
-    /// Latest values of the fields that tell about packets and events.
+    /// Latest values of the fields that describe packets and events.
     pub(crate) roles: [Option<u64>; ROLES],
     /// Number of further elements that arrays of this packet may have.
     pub(crate) budget: u64,
 }
 
-/// Results of decoding, which an event that cannot be decoded must not change.
+/// Decoding results that must be restored if an event cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
     clock: u64,
@@ -103,12 +102,12 @@ impl DecodeState {
         self.roles[role as usize]
     }
 
-    /// Uses an integer's value for everything other than showing it.
+    /// Uses an integer's value for all purposes except showing it.
     fn note(&mut self, integer: &Integer, value: u64, bits: u32) {
         if integer.role != Role::None {
             self.roles[integer.role as usize] = Some(value);
         }
-        // The end of the packet is not the time of its first event.
+        // The end time of the packet is not the time of its first event.
         if integer.clock.is_some() && !integer.signed && integer.role != Role::TimestampEnd {
             self.clock = advance_clock(self.clock, value, bits);
         }
@@ -128,7 +127,7 @@ impl DecodeState {
     }
 }
 
-/// The clock after its low `bits` are known to be `low`: it went forward, less than once round.
+/// Returns the clock's value after its low `bits` became `low`: it advanced by less than one wrap.
 pub(crate) fn advance_clock(clock: u64, low: u64, bits: u32) -> u64 {
     if bits >= 64 {
         return low;
@@ -165,7 +164,7 @@ pub(crate) fn decode_field<S: Sink>(
     Ok(())
 }
 
-/// The next integer, its sign extended; what depends on it is noted.
+/// Decodes the next integer, sign-extended, and notes its value for dependent fields.
 #[inline]
 pub(crate) fn decode_integer(
     integer: &Integer,
@@ -189,7 +188,7 @@ pub(crate) fn decode_integer(
     Ok(value)
 }
 
-/// An integer of as many bytes as have their highest bit set, and one more (LEB128).
+/// Decodes an integer of variable length (LEB128): every byte but the last has its highest bit set.
 fn decode_variable_integer(
     integer: &Integer,
     cursor: &mut Cursor<'_>,
@@ -222,17 +221,16 @@ fn decode_variable_integer(
     Ok(value)
 }
 
-/// Most bits, seven of each byte, that an integer of variable length may have: those that hold
-/// 64.
+/// Maximum number of bits, seven per byte, of an integer of variable length: enough for 64.
 const VARIABLE_BITS_MAX: u32 = 70;
 
-/// The lowest `bits` (1 to 64), the last of them as the sign.
+/// Returns the lowest `bits` (1 to 64), sign-extended from the highest of them.
 fn extend_sign(value: u64, bits: u32) -> u64 {
     let spare = 64 - bits;
     (((value << spare) as i64) >> spare) as u64
 }
 
-/// The lowest `bits` (1 to 64) the other way round.
+/// Returns the lowest `bits` (1 to 64) in reverse order.
 pub(crate) fn reverse_low_bits(value: u64, bits: u32) -> u64 {
     value.reverse_bits() >> (64 - bits)
 }
@@ -243,7 +241,7 @@ fn decode_float_bits(float: Float, cursor: &mut Cursor<'_>) -> Result<u64, Decod
     Ok(if float.reversed { reverse_low_bits(value, float.bits) } else { value })
 }
 
-/// The number that `bits` stand for in IEEE 754.
+/// Returns the IEEE 754 number encoded by `bits`.
 fn float_from_bits(kind: Float, bits: u64) -> f64 {
     match kind.bits {
         64 => f64::from_bits(bits),
@@ -252,7 +250,7 @@ fn float_from_bits(kind: Float, bits: u64) -> f64 {
     }
 }
 
-/// A number of 16 bits: sign, five bits of exponent, ten of fraction.
+/// Decodes a number of 16 bits: sign, five bits of exponent, ten of fraction.
 fn half_from_bits(bits: u16) -> f64 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
     let magnitude = match exponent {
@@ -264,7 +262,7 @@ fn half_from_bits(bits: u16) -> f64 {
     if bits >> 15 == 1 { -magnitude } else { magnitude }
 }
 
-/// The bytes of a text of wide characters, without those that end it.
+/// Returns the bytes of a text of wide characters, without its terminator.
 pub(crate) fn read_wide_bytes<'bytes>(
     kind: WideText,
     cursor: &mut Cursor<'bytes>,
@@ -278,7 +276,7 @@ pub(crate) fn read_wide_bytes<'bytes>(
     }
 }
 
-/// Text of wide characters, as UTF-8. What is no character becomes U+FFFD.
+/// Decodes text of wide characters to UTF-8. Invalid characters become U+FFFD.
 fn decode_wide_text<S: Sink>(
     kind: WideText,
     cursor: &mut Cursor<'_>,
@@ -319,7 +317,7 @@ pub(crate) fn decode_struct<S: Sink>(
     Ok(())
 }
 
-/// Decodes members of a structure, of which these are the runs.
+/// Decodes members of a structure; `runs` are the runs among them.
 #[inline]
 pub(crate) fn decode_members<S: Sink>(
     members: &[Member],
@@ -349,7 +347,7 @@ fn decode_member<S: Sink>(
         return decode_field(&member.kind, cursor, state, &mut Skip);
     }
     sink.member(member);
-    // What most often stands between numbers, without a call.
+    // The most frequent type between runs of numbers, decoded without a call.
     if let Type::Text = member.kind {
         sink.text(cursor.string()?);
         return Ok(());
@@ -357,7 +355,7 @@ fn decode_member<S: Sink>(
     decode_field(&member.kind, cursor, state, sink)
 }
 
-/// Decodes the members of a run: with one check of bounds if its bytes are at hand.
+/// Decodes the members of a run, with one check of bounds if the window has its bytes.
 #[inline]
 fn decode_run<S: Sink>(
     run: &Run,
@@ -379,7 +377,7 @@ fn decode_run<S: Sink>(
     }
 }
 
-/// A number at a known place.
+/// Passes a number at a known place to `sink`.
 #[inline]
 pub(crate) fn emit_placed_number<S: Sink>(
     member: &Member,
@@ -400,14 +398,14 @@ pub(crate) fn emit_placed_number<S: Sink>(
     }
 }
 
-/// Gives a number to `sink`; `value` holds its bits.
+/// Passes a number to `sink`; `value` holds its bits.
 #[inline]
 fn emit_number<S: Sink>(kind: &Type, value: u64, sink: &mut S) {
     match kind {
         Type::Integer(integer) => sink.integer(integer, value),
         Type::Enumeration(enumeration) => sink.enumeration(enumeration, value),
         Type::Float(kind) => sink.float(float_from_bits(*kind, value)),
-        // No number.
+        // The other types are no numbers.
         _ => {}
     }
 }
@@ -447,7 +445,7 @@ fn decode_sequence<S: Sink>(
     decode_elements(&sequence.element, sequence.elements, length, cursor, state, sink)
 }
 
-/// Text ends at its first NUL, if it has one.
+/// Passes text to `sink`, up to its first NUL, if any.
 fn emit_text<S: Sink>(bytes: &[u8], sink: &mut S) {
     let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     sink.text(bytes.get(..length).unwrap_or_default());
@@ -485,7 +483,7 @@ fn decode_elements<S: Sink>(
     Ok(())
 }
 
-/// Takes so many elements from what the packet may have.
+/// Deducts `length` elements from the packet's budget.
 pub(crate) fn charge_elements(
     length: u64,
     cursor: &Cursor<'_>,
@@ -512,7 +510,7 @@ fn decode_variant<S: Sink>(
     Ok(())
 }
 
-/// The option that a variant's tag chooses; `None` if there is nothing, as may be.
+/// Returns the option that a variant's tag selects; `None` if an optional variant is empty.
 pub(crate) fn select_option<'v>(
     variant: &'v Variant,
     cursor: &Cursor<'_>,

@@ -2,34 +2,34 @@
 
 use std::fmt;
 
-/// Why metadata was refused, and where in its text.
+/// The reason why metadata was refused, and its place in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetadataError {
-    /// Line, counted from 1; 0 if the problem is not in the text but in its packets.
+    /// Line, counted from 1; 0 if the problem is in the metadata's packets, not in its text.
     pub line: u32,
-    /// Column in bytes, counted from 1; 0 as for `line`.
+    /// Column in bytes, counted from 1; 0 if `line` is 0.
     pub column: u32,
-    /// The error.
+    /// The problem.
     pub problem: MetadataProblem,
 }
 
 impl MetadataError {
-    /// A problem at a line and a column.
+    /// Creates an error for a problem at a line and a column.
     pub(crate) const fn at((line, column): (u32, u32), problem: MetadataProblem) -> Self {
         Self { line, column, problem }
     }
 }
 
-/// An error in metadata.
+/// A problem in metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetadataProblem {
-    /// A metadata packet's header is cut off, or its sizes contradict each other; with the
+    /// The header of a metadata packet is cut off, or its sizes contradict each other; with the
     /// packet's offset in bytes.
     Packet(usize),
-    /// The metadata is compressed, encrypted or of another version of CTF.
+    /// The metadata packet is compressed, encrypted or of another version of CTF; with its offset.
     Scheme(usize),
-    /// The trace is of this version of CTF.
+    /// The trace has this unsupported version of CTF.
     Version(String),
     /// Another token was expected here.
     Unexpected {
@@ -38,36 +38,37 @@ pub enum MetadataProblem {
         /// The text expected.
         expected: &'static str,
     },
-    /// JSON that is none; with why that is.
+    /// The JSON is invalid; with the reason.
     Json(String),
-    /// A property of a JSON object is missing, or is not what it must be.
+    /// A property of a JSON object is missing or invalid.
     Property(String),
-    /// A fragment of JSON that must be there is not.
+    /// A required JSON fragment is missing.
     Missing(&'static str),
-    /// An extension that this library does not know, which may change anything.
+    /// The trace uses an unknown extension, which may change the meaning of anything.
     Extension(String),
     /// No type has this name.
     UnknownType(String),
     /// No clock has this name.
     UnknownClock(String),
-    /// The fields of one stream set this clock and another one; or the packet header sets it,
-    /// which is no stream's.
+    /// The fields of one stream set this clock and another one; or the packet header sets this
+    /// clock, but the header belongs to no stream.
     SecondClock(String),
-    /// No earlier integer field has this name, which a sequence's length or a variant's tag uses.
+    /// A sequence's length or a variant's tag refers to this name, but no earlier integer field has
+    /// it.
     UnknownField(String),
-    /// Valid TSDL perhaps, but nothing that this library reads.
+    /// Possibly valid TSDL, but unsupported by this library.
     Unsupported(&'static str),
     /// A value that is out of its range.
     Value(&'static str),
-    /// Something that may be declared once is declared again.
+    /// A declaration that may occur once is repeated.
     Duplicate(&'static str),
     /// More nesting or more fields than this library accepts.
     TooComplex,
 }
 
 impl MetadataProblem {
-    /// Makes an error from a message of the JSON parser, without the place, which an error has in
-    /// its own form.
+    /// Creates an error from a message of the JSON parser, without the message's place, because the
+    /// error reports the place itself.
     pub(crate) fn from_json_error(error: &serde_json::Error) -> Self {
         let text = error.to_string();
         let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
@@ -117,7 +118,7 @@ impl fmt::Display for MetadataError {
 
 impl std::error::Error for MetadataError {}
 
-/// A time that does not fit 63 bits of nanoseconds since the clock's origin.
+/// A clock value whose time does not fit 63 bits of nanoseconds since the clock's origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeError {
     /// Clock value.
@@ -132,33 +133,34 @@ impl fmt::Display for TimeError {
 
 impl std::error::Error for TimeError {}
 
-/// Why bytes of a data stream cannot be decoded. Every `bit` counts from the packet's start.
+/// The reason why bytes of a data stream cannot be decoded. Every `bit` counts from the packet's
+/// start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// A field goes beyond the content of its packet, or beyond the bytes at hand.
+    /// A field exceeds the content of its packet, or the bytes of the window.
     Truncated {
         /// Start of the field.
         bit: u64,
     },
     /// The packet does not begin with CTF's magic number.
     Magic {
-        /// Value at the start of the field.
+        /// Value found in place of the magic number.
         found: u64,
     },
     /// The packet belongs to a stream class that the metadata does not declare.
     UnknownStream {
-        /// The class's id.
+        /// Id of the stream class.
         id: u64,
     },
-    /// The packet belongs to another stream class than the one before it.
+    /// The packet belongs to another stream class than the packet before it.
     StreamChanged {
-        /// The class's id.
+        /// Id of the packet's stream class.
         id: u64,
     },
     /// An event that the metadata does not declare.
     UnknownEvent {
-        /// The event's id.
+        /// Id of the event.
         id: u64,
         /// Start of the event.
         bit: u64,
@@ -166,16 +168,16 @@ pub enum DecodeError {
     /// The packet's content is larger than the packet, or smaller than its header, or its size
     /// is not a whole number of bytes.
     Sizes {
-        /// Content in bits.
+        /// Size of the content in bits.
         content: u64,
-        /// Packet in bits.
+        /// Size of the packet in bits.
         packet: u64,
     },
     /// A sequence with more elements than the packet can hold.
     Length {
         /// Start of the sequence.
         bit: u64,
-        /// Its elements.
+        /// Number of the sequence's elements.
         length: u64,
     },
     /// An integer of variable length that is longer than 64 bits.
@@ -187,10 +189,10 @@ pub enum DecodeError {
     Tag {
         /// Start of the variant.
         bit: u64,
-        /// The tag's value.
+        /// Value of the tag.
         tag: u64,
     },
-    /// An event that takes no space, so that there is no telling how many there are.
+    /// An event that takes no space, so that the number of events is unknown.
     Empty {
         /// Start of the event.
         bit: u64,

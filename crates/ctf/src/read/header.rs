@@ -1,9 +1,9 @@
-//! Event headers read at known places: the decoder's fast path for what every event has.
+//! Event headers read at known places: the decoder's fast path for the common part of all events.
 //!
-//! The headers of LTTng, Trackway and barectf are an event's id and the low bits of its time;
-//! mostly a tag (an enumeration) says in which of two or three shapes they come. Such a header
-//! is worked out once, when metadata is read, into a [`HeaderPlan`]; what is none is walked
-//! through as any other structure, and so is a header near the end of the bytes at hand.
+//! The headers of LTTng, Trackway and barectf hold an event's id and the low bits of its time.
+//! Mostly a tag (an enumeration) selects one of two or three shapes. The parser compiles such a
+//! header once into a [`HeaderPlan`]. Other headers, and headers near the end of the window, are
+//! walked through like any structure.
 
 use super::cursor::Cursor;
 use super::decode::{DecodeState, advance_clock};
@@ -14,28 +14,28 @@ use crate::model::types::{Enumeration, Integer, Member, Role, Struct, Type};
 #[derive(Debug, Clone)]
 pub(crate) struct HeaderPlan {
     alignment: u64,
-    /// The number that says which shape it is, and its slot.
+    /// Place and slot of the tag that selects the shape.
     tag: Option<(NumberPlace, usize)>,
-    /// Number of bytes from the header's start that must be at hand for any shape.
+    /// Number of bytes that the window must have from the header's start, for any shape.
     reach: usize,
     shapes: Vec<Shape>,
-    /// The first shape, if it is within one word.
+    /// Plan for the first shape, if the shape fits one word.
     word: Option<Word>,
 }
 
-/// A form that a header may have, of which all is in its first eight bytes: that of nearly every
-/// event of LTTng and of Trackway.
+/// A shape whose numbers are all in the header's first eight bytes. Nearly every event of LTTng and
+/// Trackway has such a header.
 #[derive(Debug, Clone, Copy)]
 struct Word {
     big_endian: bool,
     tag: Bits,
-    /// The tags that select it: this one, and so many more.
+    /// Tags that select the shape: `first`, and `further_tags` more.
     first: u64,
     further_tags: u64,
     bits: u64,
-    /// The tag or another number; `None`: the stream has one class of events.
+    /// Id of the event: the tag or another number; `None` if the stream has one event class.
     id: Option<Bits>,
-    /// Low bits of the clock, and how many.
+    /// Low bits of the clock, and their number.
     clock: Bits,
     clock_bits: u32,
 }
@@ -54,31 +54,31 @@ impl Bits {
     }
 }
 
-/// One of the forms that a header may have.
+/// One of the shapes that a header may have.
 #[derive(Debug, Clone)]
 struct Shape {
-    /// The tags that select it.
+    /// Tags that select the shape, from `first` to `last`.
     first: u64,
     last: u64,
     bits: u64,
     id: Id,
-    /// Low bits of the clock, and how many.
+    /// Place of the clock's low bits, and their number.
     clock: Option<(NumberPlace, u32)>,
 }
 
-/// The source of the event's class.
+/// The source of an event's class id.
 #[derive(Debug, Clone)]
 enum Id {
-    /// Nothing: the stream has one class of events.
+    /// No source: the stream has one event class.
     None,
-    /// The tag.
+    /// The tag selects the class.
     Tag,
-    /// Another number.
+    /// Another number at this place.
     At(NumberPlace),
 }
 
 impl HeaderPlan {
-    /// The plan of a header, if it has one.
+    /// Compiles a header; `None` if its numbers have no known places.
     pub(crate) fn new(header: &Type) -> Option<Self> {
         let Type::Struct(Struct { members, alignment, .. }) = header else { return None };
         let alignment = (*alignment).max(8);
@@ -104,11 +104,11 @@ impl HeaderPlan {
             let Type::Struct(Struct { members, alignment: within, .. }) = &option.kind else {
                 return None;
             };
-            // Beyond the header's own alignment, places depend on where the header is.
+            // With a larger alignment than the header's, places depend on where the header begins.
             if *within > alignment {
                 return None;
             }
-            // A range that ends before it begins has no tag in it.
+            // A range that ends before it begins contains no tag.
             for &(first, last) in option.ranges.iter().filter(|(first, last)| first <= last) {
                 let mut shape = Shape::new(first, last);
                 shape.add(&numbers[0].kind, Some(slot))?;
@@ -122,8 +122,8 @@ impl HeaderPlan {
         Some(Self { alignment, tag: Some((place, slot)), reach, shapes, word })
     }
 
-    /// Reads the header that comes next, and goes behind it: the event's id, if it has one. `None`,
-    /// with nothing changed, if it must be walked through.
+    /// Reads the next header and moves behind it; returns the event's id, if it has one. Returns
+    /// `None`, with nothing changed, if the caller must walk through the header.
     #[inline]
     pub(crate) fn read(
         &self,
@@ -133,7 +133,7 @@ impl HeaderPlan {
         self.read_word(cursor, state).or_else(|| self.read_shape(cursor, state))
     }
 
-    /// Reads a header that is within one word.
+    /// Reads a header that fits one word.
     #[inline]
     fn read_word(&self, cursor: &mut Cursor<'_>, state: &mut DecodeState) -> Option<Option<u64>> {
         let word = self.word?;
@@ -182,7 +182,7 @@ impl HeaderPlan {
 }
 
 impl Word {
-    /// The shape that `tag` selects, if it has a clock and is within a word.
+    /// Compiles the shape that `tag` selects, if it has a clock and fits one word.
     fn new(tag: Option<NumberPlace>, shape: &Shape) -> Option<Self> {
         let (clock, clock_bits) = shape.clock?;
         let big_endian = clock.is_big_endian();
@@ -212,7 +212,7 @@ impl Shape {
         Self { first, last, bits: 0, id: Id::None, clock: None }
     }
 
-    /// Adds the next number; `None` if there is more to it than an id or a clock.
+    /// Adds the next number; `None` if the reader uses it for more than an id or a clock.
     fn add(&mut self, kind: &Type, tag: Option<usize>) -> Option<()> {
         let (Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. })) = kind else {
             return None;
@@ -225,9 +225,9 @@ impl Shape {
         let place = NumberPlace::new(at, bits, signed, big_endian)?;
         self.bits = at + u64::from(bits);
         match integer.role {
-            // The begin time of a packet has no use in an event.
+            // The begin time of a packet has no use in an event header.
             Role::None | Role::TimestampBegin => {}
-            // Of several ids the last counts.
+            // If there are several ids, the last one applies.
             Role::EventClass => self.id = if tag.is_some() { Id::Tag } else { Id::At(place) },
             _ => return None,
         }

@@ -1,9 +1,9 @@
-//! CTF 1.8 and 2 read: metadata parsed, packets and events decoded.
+//! Reading of CTF 1.8 and 2: metadata is parsed, packets and events are decoded.
 //!
 //! [`Trace::parse`] reads the metadata; a [`StreamDecoder`] walks through one stream's packets;
-//! [`read_stream`] and [`read_trace`] do it for bytes that are in memory. All of it is safe on
-//! hostile bytes: recursion, memory and work are bounded by the size of what is read, and what
-//! is wrong comes back as an error that says where.
+//! [`read_stream`] and [`read_trace`] decode bytes in memory. All of them are safe on hostile
+//! bytes: the size of the input bounds recursion, memory and work. A problem is returned as an
+//! error with its place.
 //!
 //! ```text
 //! metadata/: packetized → lexer → parser, type_parser → node → resolve → model, trace

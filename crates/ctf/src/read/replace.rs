@@ -1,24 +1,24 @@
-//! Events read as if some of their texts were others: of a system call whose file name was not in
-//! memory when it was entered, and stands in the event of its return.
+//! Events read with some of their texts replaced. An example is a system call whose file name was
+//! not in memory at its entry; the event of its exit has the name.
 
 use super::decode::Sink;
 use super::stream::EventSink;
 use crate::model::scope::Scope;
 use crate::model::types::{Enumeration, Integer, Member, VariantOption};
 
-/// The payload's last member, which says of which arguments something is missing.
+/// Name of the payload's last member, whose value flags incomplete arguments.
 pub const INCOMPLETE: &str = "incomplete";
 
-/// Values that are read in place of the event's own.
+/// Values that the reader substitutes for the event's own values.
 #[derive(Debug, Clone, Copy)]
 pub struct Replacement<'r> {
-    /// Names of texts in its payload, and what they are to be.
+    /// Names of texts in the payload, each with its replacement.
     pub texts: &'r [(&'r str, &'r [u8])],
-    /// Value for [`INCOMPLETE`]; `None`: the event's own.
+    /// Value for [`INCOMPLETE`]; `None` keeps the event's value.
     pub incomplete: Option<u64>,
 }
 
-/// Passes an event's fields to a sink, with the replacements in place of its own values.
+/// Sink that passes an event's fields to another sink, with some values replaced.
 pub(super) struct Replacing<'s, 'r, S> {
     sink: &'s mut S,
     by: Replacement<'r>,

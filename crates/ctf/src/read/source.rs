@@ -1,7 +1,7 @@
-//! One stream read through a window, whatever its size: the bytes come from a [`ByteSource`],
-//! mostly a file, and no more of them are held than a window's, or one event's if that is larger.
+//! A stream of any size, read through a window. The bytes come from a [`ByteSource`], mostly a
+//! file; at most one window of them is in memory, or one event if that is larger.
 //!
-//! Damage does not end a stream while the next packet can still be found.
+//! Damage does not end a stream as long as the next packet can be found.
 
 use std::io;
 use std::ops::Range;
@@ -14,14 +14,14 @@ use super::stream::{EventBody, Loss, Packet, StreamDecoder, Window};
 use super::trace::{StreamClass, Trace};
 use crate::model::types::{Integer, Role, Type};
 
-/// Something that has bytes at offsets.
+/// A source of bytes at offsets.
 pub trait ByteSource {
     /// Returns the number of bytes.
     fn length(&self) -> u64;
-    /// Reads bytes at `offset` into `buffer`; how many. 0 is the end.
+    /// Reads bytes at `offset` into `buffer`; returns their number, 0 at the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Reads as many bytes at `offset` as `buffer` has room for, or as there are; how many.
+    /// Reads bytes at `offset` until `buffer` is full or the source ends; returns their number.
     fn fill_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut filled = 0;
         while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -59,26 +59,27 @@ impl ByteSource for [u8] {
     }
 }
 
-/// Number of bytes that are read at once, unless [`SourceStream::with_window`] sets another.
+/// Number of bytes per read, unless [`SourceStream::with_window`] sets another.
 const WINDOW_BYTES: usize = 256 << 10;
-/// Largest event; a larger one is damage.
+/// Size limit of an event in bytes; a larger event counts as damage.
 const EVENT_BYTES_MAX: usize = 64 << 20;
-/// Windows begin at multiples of this, so that alignment in a window is alignment in its packet.
+/// Windows begin at multiples of this number of bytes, so that alignment in a window is alignment
+/// in its packet.
 const WINDOW_ALIGNMENT: u64 = 4096;
 
-/// An error that stopped, or interrupted, the reading of a stream, and its place.
+/// An error that stopped or interrupted the reading of a stream, and its place.
 #[derive(Debug)]
 pub struct StreamError {
     /// Number of the packet in the stream, from 0.
     pub packet: u64,
-    /// Start of that packet in the stream, in bytes.
+    /// Start of the packet in the stream, in bytes.
     pub at: u64,
     /// The damage.
     pub damage: Damage,
 }
 
 impl StreamError {
-    /// Returns true if the packet has all its events.
+    /// Returns true if only padding is missing, so that the packet has all its events.
     pub const fn is_padding(&self) -> bool {
         matches!(self.damage, Damage::Padding(_))
     }
@@ -88,32 +89,31 @@ impl StreamError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Damage {
-    /// Its bytes could not be read.
+    /// The bytes of the packet could not be read.
     Read(IoError),
-    /// It is damaged; reading goes on with the next, if that can be found.
+    /// The packet is damaged; reading continues with the next one if that can be found.
     Packet(DecodeError),
-    /// It is cut off: so many bytes of it are missing.
+    /// The packet is cut off: this number of its bytes is missing.
     Missing(u64),
-    /// It is cut off in the padding behind its content: so many bytes of the padding are missing.
-    /// All of its events are read.
+    /// The packet is cut off in the padding after its content: this number of padding bytes is
+    /// missing. All of its events are read.
     Padding(u64),
-    /// An event in it, whose contexts and fields begin at this bit of it, has more text than a
-    /// line may have.
+    /// An event in the packet has more text than a line may have.
     Line {
         /// Start of the contexts and fields of the event.
         bit: u64,
     },
-    /// The event at this bit of it is earlier than the one before it in its stream. The event is
-    /// read all the same.
+    /// An event in the packet is earlier than the previous event of its stream. The event is read
+    /// nevertheless.
     Backward {
         /// Start of the event.
         bit: u64,
-        /// Number of nanoseconds by which the event is earlier.
+        /// Nanoseconds by which the event is earlier.
         ns: u64,
     },
-    /// It begins after it ends, by the clock. Its events are read all the same.
+    /// The packet begins after its end, by the clock. Its events are read nevertheless.
     EndsFirst {
-        /// Number of nanoseconds by which the packet begins later.
+        /// Nanoseconds between the packet's end and its later begin.
         ns: u64,
     },
 }
@@ -159,36 +159,36 @@ impl std::error::Error for StreamError {}
 pub struct SourceStream<B> {
     bytes: B,
     length: u64,
-    /// Number of bytes that are read at once.
+    /// Number of bytes per read.
     window_bytes: usize,
-    /// Up to where bytes are wanted, as far as known: no more are read ahead.
+    /// End of the needed bytes, as far as known; nothing behind it is read ahead.
     wanted_to: u64,
     buffer: Vec<u8>,
-    /// Number of bytes of `buffer` that were read. The rest has no meaning; clearing it each time
-    /// would take too long.
+    /// Number of valid bytes in `buffer`. The others have no meaning; clearing them each time would
+    /// take too long.
     filled: usize,
     /// Start of `buffer` in the stream.
     buffer_at: u64,
-    /// The current packet's number.
+    /// Number of the current packet.
     packet: u64,
     /// Start of the current packet.
     packet_at: u64,
     /// Number of bytes of the current packet that exist.
     available: u64,
-    /// Number of bytes of the current packet that are missing, by the size in its header.
+    /// Number of bytes by which the current packet is shorter than the size in its header.
     missing: u64,
     /// Start of the window in the packet.
     window_start: u64,
-    /// The window in `buffer`.
+    /// Range of the window in `buffer`.
     window: Range<usize>,
     /// Start of the next packet.
     next_at: u64,
-    /// The next packet's number.
+    /// Number of the next packet.
     next: u64,
 }
 
 impl<B: ByteSource> SourceStream<B> {
-    /// A reader before the first packet.
+    /// Creates a reader before the first packet.
     pub fn new(bytes: B) -> Self {
         let length = bytes.length();
         Self {
@@ -210,22 +210,22 @@ impl<B: ByteSource> SourceStream<B> {
         }
     }
 
-    /// The same, reading `window_bytes` (not 0) at once, into memory that is at hand.
+    /// Sets the number of bytes per read (not 0), and the memory to be used as the buffer.
     pub fn with_window(self, window_bytes: usize, memory: Vec<u8>) -> Self {
         Self { window_bytes: window_bytes.max(1), buffer: memory, filled: 0, ..self }
     }
 
-    /// The same, where nothing from byte `end` on will be wanted.
+    /// Sets the end of the needed bytes, to limit reading ahead.
     pub fn until(self, end: u64) -> Self {
         Self { wanted_to: end, ..self }
     }
 
-    /// Gives its memory back.
+    /// Returns the memory of the buffer.
     pub fn into_memory(self) -> Vec<u8> {
         self.buffer
     }
 
-    /// Goes to the packet at byte `at`, whose number is `number`: it is the next.
+    /// Makes the packet at byte `at`, with number `number`, the next one.
     pub fn go_to(&mut self, at: u64, number: u64) {
         self.next_at = at.min(self.length);
         self.next = number;
@@ -236,7 +236,7 @@ impl<B: ByteSource> SourceStream<B> {
         (self.next_at, self.next)
     }
 
-    /// The number of the current packet, and where it begins.
+    /// Returns the number and the start of the current packet.
     pub const fn current(&self) -> (u64, u64) {
         (self.packet, self.packet_at)
     }
@@ -246,7 +246,7 @@ impl<B: ByteSource> SourceStream<B> {
         self.next_at >= self.length
     }
 
-    /// Returns the header of the next packet, if it can be read; it stays the next.
+    /// Returns the header of the next packet, if it can be read. The packet remains the next one.
     pub fn peek(&mut self, trace: &Trace) -> Option<Packet> {
         let mut decoder = StreamDecoder::new(trace);
         let (next_at, next) = self.next();
@@ -255,13 +255,13 @@ impl<B: ByteSource> SourceStream<B> {
         packet
     }
 
-    /// Passes over the next packet without reading it.
+    /// Skips the next packet, whose header is `packet`, without reading it.
     pub fn skip(&mut self, packet: &Packet) {
         let bytes = packet.packet_bits.map_or(u64::MAX, |bits| bits / 8);
         self.go_to(self.next_at.saturating_add(bytes), self.next + 1);
     }
 
-    /// Begins the next packet; see [`StreamDecoder::begin_packet`]. There must be one.
+    /// Begins the next packet, which must exist; see [`StreamDecoder::begin_packet`].
     pub fn begin_packet<S: Sink>(
         &mut self,
         decoder: &mut StreamDecoder<'_>,
@@ -290,7 +290,7 @@ impl<B: ByteSource> SourceStream<B> {
                         _ => Ok(false),
                     };
                     if !matches!(more, Ok(true)) {
-                        // Without its size there is no telling where the next packet begins.
+                        // Without the packet's size, the start of the next packet is unknown.
                         self.next_at = self.length;
                         more?;
                         return Err(self.damaged(Damage::Packet(error)));
@@ -300,14 +300,14 @@ impl<B: ByteSource> SourceStream<B> {
         }
     }
 
-    /// Reads the next event: `read` gets its header and what reads its body, as it must do, or
-    /// pass over it. What `read` gave; `None` at the packet's end, or [`Damage::Padding`] if the
-    /// packet's padding is cut off.
+    /// Reads the next event: `read` gets the event and must read or skip its body. Returns the
+    /// result of `read`; `None` at the packet's end, or [`Damage::Padding`] if the packet's padding
+    /// is cut off.
     ///
-    /// `read` is called again, with a larger window, if its answer is [`DecodeError::Truncated`]
-    /// and there is more: it must have changed nothing then.
+    /// If `read` returns [`DecodeError::Truncated`] and the packet has more bytes, it is called
+    /// again with a larger window: it must have changed nothing before.
     ///
-    /// After an error, the current packet is over.
+    /// An error ends the current packet.
     #[inline(always)]
     pub fn read_event<'trace, T>(
         &mut self,
@@ -327,7 +327,7 @@ impl<B: ByteSource> SourceStream<B> {
         }
     }
 
-    /// Ends the current packet, whose content was read.
+    /// Ends the current packet after its content was read.
     fn end_packet(&mut self) -> Result<(), StreamError> {
         match std::mem::take(&mut self.missing) {
             0 => Ok(()),
@@ -359,15 +359,15 @@ impl<B: ByteSource> SourceStream<B> {
         StreamError { packet: self.packet, at: self.packet_at, damage }
     }
 
-    /// Returns the bytes of the current packet that are at hand: its start, until an event was
-    /// read.
+    /// Returns the current packet's bytes in memory: until an event is read, they begin at the
+    /// packet's start.
     #[inline]
     pub fn window(&self) -> Window<'_> {
         let bytes = self.buffer.get(self.window.clone()).unwrap_or_default();
         Window { bytes, start: self.window_start }
     }
 
-    /// Lets the window be what the buffer has of the packet from `window_start` on.
+    /// Sets the window to the packet's bytes in the buffer from `window_start` on.
     fn set_window(&mut self) {
         let from = (self.packet_at + self.window_start).checked_sub(self.buffer_at);
         let from = from.and_then(|from| usize::try_from(from).ok()).unwrap_or(usize::MAX);
@@ -377,8 +377,8 @@ impl<B: ByteSource> SourceStream<B> {
         self.window = from..from.saturating_add(most).min(self.filled);
     }
 
-    /// Moves the window to `position` in the packet, or enlarges it if it is there already.
-    /// Whether there is anything new in it.
+    /// Moves the window to `position` in the packet, or enlarges a window that begins there.
+    /// Returns true if the window has new bytes.
     fn extend(&mut self, position: u64) -> Result<bool, StreamError> {
         let seen = self.window_start + self.window().bytes.len() as u64;
         if seen >= self.available {
@@ -400,8 +400,8 @@ impl<B: ByteSource> SourceStream<B> {
     }
 
     fn fill(&mut self, at: u64, wanted: usize) -> io::Result<()> {
-        // Beyond what is wanted too, if a packet says that it is there: only the end of the
-        // bytes is certain.
+        // A packet may claim bytes after the needed ones; then only the end of the source is a
+        // limit.
         let end = if at < self.wanted_to { self.length.min(self.wanted_to) } else { self.length };
         let rest = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX);
         self.buffer_at = at;
@@ -416,8 +416,8 @@ impl<B: ByteSource> SourceStream<B> {
     }
 }
 
-/// Returns true if each packet of a class can be decoded without the packets before it: nothing
-/// that it shows depends on the clock at their end.
+/// Returns true if each packet of a class can be decoded alone: its output does not depend on the
+/// clock at the end of earlier packets.
 pub fn packets_stand_alone(class: &StreamClass) -> bool {
     let sets_clock = |integer: &Integer| {
         integer.role == Role::TimestampBegin && integer.clock.is_some() && !integer.signed
@@ -425,14 +425,13 @@ pub fn packets_stand_alone(class: &StreamClass) -> bool {
     class.clock.is_none() || context_has_64_bit_integer(class, sets_clock)
 }
 
-/// Returns true if packets of a class have all bits of the clock at their end. Fewer bits are not
-/// extended.
+/// Returns true if the end timestamps in the packets of a class have all 64 bits. Shorter ones are
+/// not extended.
 pub fn has_full_end_timestamp(class: &StreamClass) -> bool {
     context_has_64_bit_integer(class, |integer| integer.role == Role::TimestampEnd)
 }
 
-/// Returns true if the packet context of a class has an integer of 64 bits for which `holds` is
-/// true.
+/// Returns true if `holds` is true of a 64-bit integer in the packet context of a class.
 fn context_has_64_bit_integer(class: &StreamClass, holds: impl Fn(&Integer) -> bool) -> bool {
     let members = match &class.packet_context {
         Some(Type::Struct(context)) => &context.members[..],

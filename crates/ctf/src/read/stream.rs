@@ -1,9 +1,8 @@
-//! A stream's packets and events, one after another, out of whatever piece of a packet is at
-//! hand.
+//! A stream's packets and events, decoded one after another from the part of a packet in memory.
 //!
-//! The decoder keeps its place in bits from the packet's start, so that its caller may hold
-//! only a window of a large packet: where an event goes beyond the window, the answer is
-//! [`DecodeError::Truncated`], nothing has changed, and the caller tries again with more.
+//! The decoder keeps its place in bits from the packet's start, so that its caller may hold only a
+//! window of a large packet. If an event exceeds the window, the decoder returns
+//! [`DecodeError::Truncated`] with nothing changed, and the caller retries with a larger window.
 
 use super::cursor::Cursor;
 use super::decode::{
@@ -18,10 +17,10 @@ use crate::model::types::{Role, Type};
 
 /// First word of every packet.
 pub(super) const PACKET_MAGIC: u64 = 0xC1FC_1FC1;
-/// Number of elements that a packet's arrays may have beyond one for each of its bits.
+/// Number of elements that a packet's arrays may have in addition to one for each of its bits.
 const SPARE_ELEMENTS: u64 = 4096;
 
-/// A piece of a packet.
+/// A part of a packet in memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Window<'bytes> {
     /// The bytes.
@@ -31,7 +30,7 @@ pub struct Window<'bytes> {
 }
 
 impl<'bytes> Window<'bytes> {
-    /// A packet from its start.
+    /// Returns a window on a packet that begins at the packet's start.
     pub const fn whole(bytes: &'bytes [u8]) -> Self {
         Self { bytes, start: 0 }
     }
@@ -40,37 +39,37 @@ impl<'bytes> Window<'bytes> {
 /// Header and context of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
-    /// Index of its class in [`Trace::streams`].
+    /// Index of the packet's stream class in [`Trace::streams`].
     pub stream: usize,
     /// Number of the packet's stream in its class, if the packet has one.
     pub stream_instance: Option<u64>,
-    /// Header, context and events, in bits; `None`: all there is.
+    /// Size of header, context and events in bits; `None` if the packet fills the available bytes.
     pub content_bits: Option<u64>,
-    /// Content and padding, in bits; a multiple of 8.
+    /// Size of content and padding in bits, a multiple of 8.
     pub packet_bits: Option<u64>,
-    /// Clock at its beginning.
+    /// Clock at the packet's begin.
     pub timestamp_begin: Option<u64>,
-    /// Clock at its end.
+    /// Clock at the packet's end.
     pub timestamp_end: Option<u64>,
-    /// Its number in the stream.
+    /// Number of the packet in the stream.
     pub sequence: Option<u64>,
-    /// Events that the stream has lost up to its end.
+    /// Number of events that the stream has lost up to the packet's end.
     pub events_discarded: Option<u64>,
 }
 
-/// Something that the tracer lost.
+/// A loss of events or packets by the tracer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loss {
-    /// The lost things.
+    /// Kind of the lost things.
     pub what: LossKind,
-    /// Number of lost things; `None` if the first packet of a stream reports losses, which may have
-    /// been before it.
+    /// Number of lost things; `None` if the first packet of a stream reports losses, because they
+    /// may precede the stream.
     pub count: Option<u64>,
-    /// Between which clock values, if the stream's packets have times.
+    /// Clock values before and after the loss, if the stream's packets have times.
     pub between: Option<(u64, u64)>,
 }
 
-/// Things that can be lost.
+/// The kind of things that a tracer can lose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LossKind {
     /// Events.
@@ -82,7 +81,7 @@ pub enum LossKind {
 /// An event's header.
 #[derive(Debug, Clone, Copy)]
 pub struct EventHeader<'trace> {
-    /// Its class.
+    /// Class of the event.
     pub class: &'trace EventClass,
     /// The stream's clock at the event; 0 if it has none.
     pub clock: u64,
@@ -90,9 +89,9 @@ pub struct EventHeader<'trace> {
     pub time: Option<i64>,
 }
 
-/// Takes an event's parts: a [`Sink`] that also gets the scope that begins.
+/// A [`Sink`] for an event's parts, which is notified of each scope that begins.
 pub trait EventSink: Sink {
-    /// A scope begins; it has something to show.
+    /// A scope with visible content begins.
     fn begin_scope(&mut self, scope: Scope);
 }
 
@@ -100,8 +99,8 @@ impl EventSink for Skip {
     fn begin_scope(&mut self, _: Scope) {}
 }
 
-/// State that a stream's packets leave for those that follow: enough to go on from the next packet
-/// later, even with metadata that has grown meanwhile.
+/// State of a stream between packets: enough to resume decoding at the next packet later, even with
+/// metadata that has grown.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ResumeState {
     packet: Option<Packet>,
@@ -109,19 +108,19 @@ pub struct ResumeState {
 }
 
 impl ResumeState {
-    /// When the latest packet ended, by the stream's clock; `None` before the first packet, and
-    /// where packets do not say so.
+    /// Returns the end time of the latest packet, by the stream's clock; `None` before the first
+    /// packet or if packets have no end time.
     pub fn clock(&self) -> Option<u64> {
         self.packet?.timestamp_end
     }
 
-    /// The latest packet's number in its stream, if it says so.
+    /// Returns the latest packet's number in its stream, if the packet has one.
     pub fn sequence(&self) -> Option<u64> {
         self.packet?.sequence
     }
 }
 
-/// Decodes one stream, packet by packet. A clone goes on from the same place.
+/// Decodes one stream, packet by packet. A clone continues from the same place.
 #[derive(Debug, Clone)]
 pub struct StreamDecoder<'trace> {
     trace: &'trace Trace,
@@ -135,7 +134,7 @@ pub struct StreamDecoder<'trace> {
 }
 
 impl<'trace> StreamDecoder<'trace> {
-    /// A decoder before the first packet of a stream.
+    /// Creates a decoder before the first packet of a stream.
     pub fn new(trace: &'trace Trace) -> Self {
         Self {
             trace,
@@ -147,7 +146,7 @@ impl<'trace> StreamDecoder<'trace> {
         }
     }
 
-    /// A decoder that goes on behind the packets that left `carry`.
+    /// Creates a decoder that continues after the packets that left `carry`.
     pub fn resume(trace: &'trace Trace, carry: ResumeState) -> Self {
         let mut decoder = Self::new(trace);
         decoder.packet = carry.packet;
@@ -158,19 +157,20 @@ impl<'trace> StreamDecoder<'trace> {
         decoder
     }
 
-    /// Lets the next packet's number follow on any: packets between were there, and not read.
+    /// Discards the latest packet's number: packets between it and the next exist, but are not
+    /// read.
     pub const fn forget_sequence(&mut self) {
         if let Some(packet) = &mut self.packet {
             packet.sequence = None;
         }
     }
 
-    /// Returns the state that the packets so far leave for the next. To be called between packets.
+    /// Returns the state that the packets so far leave. Must be called between packets.
     pub const fn resume_state(&self) -> ResumeState {
         ResumeState { packet: self.packet, clock: self.state.clock }
     }
 
-    /// The class of the stream, known from its first packet on.
+    /// Returns the class of the stream; `None` before its first packet.
     pub fn class(&self) -> Option<&'trace StreamClass> {
         self.class.map(|(_, class)| class)
     }
@@ -180,16 +180,16 @@ impl<'trace> StreamDecoder<'trace> {
         self.position
     }
 
-    /// The current packet's content, in bits.
+    /// Returns the size of the current packet's content, in bits.
     pub const fn content_bits(&self) -> u64 {
         self.end
     }
 
-    /// Reads a packet's header and context, and goes to its first event. `available` is how
-    /// many bytes of the packet there are at most, e.g. in its file. The context's visible
-    /// members go to `sink`. Losses since the packet before go to `lost`.
+    /// Reads a packet's header and context, and moves to its first event. `available` is the
+    /// greatest possible number of the packet's bytes, e.g. up to its file's end. `sink` gets the
+    /// context's visible members, `lost` the losses since the previous packet.
     ///
-    /// After an error the decoder is where it was before.
+    /// After an error the decoder's place is unchanged.
     pub fn begin_packet<S: Sink>(
         &mut self,
         window: Window<'_>,
@@ -199,7 +199,7 @@ impl<'trace> StreamDecoder<'trace> {
     ) -> Result<Packet, DecodeError> {
         let mut state = self.state.clone();
         state.roles.fill(None);
-        // What a packet shows depends on no other's fields.
+        // The output of a packet must not depend on the fields of other packets.
         state.slots.fill(0);
         let available_bits = available.saturating_mul(8);
         state.budget = available_bits.saturating_add(SPARE_ELEMENTS);
@@ -255,12 +255,12 @@ impl<'trace> StreamDecoder<'trace> {
         Ok((index, class))
     }
 
-    /// Reads the next event's header; `None` at the end of the packet's content. The event is the
-    /// next again until its body has been read or passed over.
+    /// Reads the next event's header; `None` at the end of the packet's content. The event remains
+    /// the next one until its body is read or skipped.
     ///
-    /// After an error the decoder is where it was before.
-    // Inlined, as all on the way of most events: else headers go through memory, in pieces of
-    // different sizes, which costs a third of what decoding a small event does.
+    /// After an error the decoder's place is unchanged.
+    // Inlined, like the whole path of most events. Otherwise headers pass through memory in parts
+    // of different sizes, which costs a third of decoding a small event.
     #[inline(always)]
     pub fn begin_event<'d, 'w>(
         &'d mut self,
@@ -306,8 +306,8 @@ impl<'trace> StreamDecoder<'trace> {
         }
     }
 
-    /// Reads a header of any type; the event's id, if it has one. `before` is what there was
-    /// before it.
+    /// Reads a header of any type; returns the event's id, if it has one. `before` holds the counts
+    /// to be restored after an error.
     #[inline(never)]
     fn walk_header(
         &mut self,
@@ -324,33 +324,31 @@ impl<'trace> StreamDecoder<'trace> {
     }
 }
 
-/// An event of which the header has been read: its body comes next.
+/// An event whose header has been read and whose body comes next.
 #[derive(Debug)]
 pub struct EventBody<'d, 'w, 'trace> {
     /// Content of the header.
     pub header: EventHeader<'trace>,
     stream: &'trace StreamClass,
-    /// At the body.
+    /// Cursor at the body.
     cursor: Cursor<'w>,
     /// Counts from before the header.
     before: Counts,
-    /// Values that are read in place of the event's own.
+    /// Values that replace the event's own values.
     replacement: Option<Replacement<'d>>,
-    /// The stream's decoder as it was before the header, except for its state, which the header has
-    /// updated.
+    /// Decoder of the stream, at the header. Only its state is already updated by the header.
     decoder: &'d mut StreamDecoder<'trace>,
 }
 
 impl<'w, 'trace> EventBody<'_, 'w, 'trace> {
-    /// Returns the start of the event in the packet, in bits.
+    /// Returns the start of the event's body in the packet, in bits.
     pub fn position_bits(&self) -> u64 {
         self.cursor.position()
     }
 
-    /// Reads it into `sink`, and goes to the next event.
+    /// Reads the event into `sink`, and moves to the next event.
     ///
-    /// After an error the decoder is where it was before the event, but `sink` may have got a
-    /// part.
+    /// After an error the decoder is where it was before the event, but `sink` may have got a part.
     #[inline]
     pub fn read<S: EventSink>(mut self, sink: &mut S) -> Result<(), DecodeError> {
         if self.replacement.is_some() {
@@ -362,8 +360,8 @@ impl<'w, 'trace> EventBody<'_, 'w, 'trace> {
         self.end(read)
     }
 
-    /// Passes over it, as [`EventBody::read`] reads it; at once if all events of its class are of
-    /// one size.
+    /// Skips the event, with the same effects as [`EventBody::read`]. Takes one step per scope if
+    /// all events of the class have one size.
     pub fn skip(mut self) -> Result<(), DecodeError> {
         self.replacement = None;
         let cursor = &mut self.cursor;
@@ -372,7 +370,7 @@ impl<'w, 'trace> EventBody<'_, 'w, 'trace> {
         });
         match skipped {
             Some(()) => self.end(Ok(())),
-            // Also where it is cut off, for an error that says in which field.
+            // Also if the body is cut off, because the walk reports the field in its error.
             None => self.read(&mut Skip),
         }
     }
@@ -381,7 +379,7 @@ impl<'w, 'trace> EventBody<'_, 'w, 'trace> {
     ///
     /// # Errors
     ///
-    /// As [`EventBody::read`]. Then it may still be read, with the same error.
+    /// See [`EventBody::read`]. The event may still be read, with the same error.
     pub fn peek<S: EventSink>(&mut self, sink: &mut S) -> Result<(), DecodeError> {
         let (mut cursor, state) = (self.cursor, &mut self.decoder.state);
         let (classes, counts) = ((self.stream, self.header.class), state.counts());
@@ -391,13 +389,12 @@ impl<'w, 'trace> EventBody<'_, 'w, 'trace> {
                 decode_scopes(classes, 0, &mut cursor, state, &mut Replacing::new(sink, by))
             }
         };
-        // What fields say of others, they say again when it is read.
+        // A later `read` notes the values of fields again.
         state.restore(counts);
         read
     }
 
-    /// Has `use_it` read the event as it would be with what replaces a part of it, and stays where
-    /// it is.
+    /// Calls `use_it` with the event in which `by` replaces some values. The decoder does not move.
     pub fn with_replacement<R>(
         &self,
         by: Replacement<'_>,
@@ -414,11 +411,11 @@ impl<'w, 'trace> EventBody<'_, 'w, 'trace> {
         })
     }
 
-    /// Passes over it, and gives the event with its header, to be copied.
+    /// Skips the event, and returns it with its header, to be copied.
     ///
     /// # Errors
     ///
-    /// Those of [`EventBody::skip`].
+    /// See [`EventBody::skip`].
     pub fn whole(self) -> Result<WholeEvent<'w, 'trace>, DecodeError> {
         let mut state = self.decoder.state.clone();
         state.restore(self.before);
@@ -427,7 +424,7 @@ impl<'w, 'trace> EventBody<'_, 'w, 'trace> {
         self.skip().map(|()| WholeEvent { class, cursor, state })
     }
 
-    /// Goes to the next event; as if this one had not been begun, if reading it failed.
+    /// Moves to the next event; if reading failed, resets the decoder to the start of this event.
     #[inline(always)]
     fn end(self, read: Result<(), DecodeError>) -> Result<(), DecodeError> {
         let Self { cursor, before, decoder, .. } = self;
@@ -441,17 +438,17 @@ impl<'w, 'trace> EventBody<'_, 'w, 'trace> {
     }
 }
 
-/// An event that can be decoded, as its bytes are.
+/// A decodable event as raw bytes.
 #[derive(Debug, Clone)]
 pub struct WholeEvent<'w, 'trace> {
     pub(crate) class: &'trace EventClass,
-    /// At its header.
+    /// Cursor at the header.
     pub(crate) cursor: Cursor<'w>,
     /// State of the decoder before the header.
     pub(crate) state: DecodeState,
 }
 
-/// Reads what follows an event's header.
+/// Reads the part of an event after its header.
 #[inline(always)]
 fn read_body<S: EventSink>(
     (stream, class): (&StreamClass, &EventClass),
@@ -475,8 +472,8 @@ fn read_body<S: EventSink>(
     read
 }
 
-/// Reads the first parts of an event: the numbers in `bytes`, whose places are known, and what
-/// else is in these parts.
+/// Reads the leading parts of an event: the numbers in `bytes`, whose places are known, and the
+/// other members of these parts.
 #[inline(always)]
 fn read_flat<S: EventSink>(
     flat: &FlatLayout,
@@ -490,7 +487,7 @@ fn read_flat<S: EventSink>(
         sink.begin_struct();
         for PlacedNumber { place, member } in part.numbers.iter() {
             match &member.kind {
-                // Nearly always, without a call.
+                // The common case, without a call.
                 Type::Integer(integer) if integer.plain && !member.hidden => {
                     sink.member(member);
                     sink.integer(integer, place.read(bytes));
@@ -503,8 +500,8 @@ fn read_flat<S: EventSink>(
             sink.text(cursor.string()?);
         }
         if !part.rest.is_empty() {
-            // A copy, so that the cursor itself need not have a place in memory: a store and a
-            // load of where a string ends would be on the way to every next event.
+            // A copy, so that the cursor itself can stay in registers: otherwise each string's end
+            // would cost a store and a load before the next event.
             let mut others = *cursor;
             decode_members(&part.rest, &part.runs, &mut others, state, sink)?;
             *cursor = others;
@@ -514,7 +511,7 @@ fn read_flat<S: EventSink>(
     Ok(())
 }
 
-/// Reads an event's parts from number `first` on, whatever they are.
+/// Reads the scopes of an event from number `first` on by the general walk.
 #[inline(never)]
 fn decode_scopes<S: EventSink>(
     (stream, class): (&StreamClass, &EventClass),
@@ -536,7 +533,7 @@ fn decode_scopes<S: EventSink>(
     Ok(())
 }
 
-/// Reads a part of an event, whatever it is.
+/// Reads a scope of an event by the general walk.
 fn decode_scope<S: EventSink>(
     scope: Scope,
     kind: &Type,
@@ -565,7 +562,8 @@ fn packet_from_roles(stream: usize, state: &DecodeState) -> Packet {
     }
 }
 
-/// Returns the losses between two packets, by babeltrace2's rules (see the `write` module).
+/// Passes the losses between two packets to `lost`, by babeltrace2's rules (see the `write`
+/// module).
 fn report_losses(
     before: Option<&Packet>,
     packet: &Packet,

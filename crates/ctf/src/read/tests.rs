@@ -1,5 +1,5 @@
-//! The decoder's fast paths held against the general walk: on types of all kinds and on any
-//! bytes, whole or cut off, both give the same values, the same errors, the same places.
+//! Comparison of the decoder's fast paths with its general walk. On types of all kinds and on any
+//! bytes, whole or cut off, both must return the same values, errors and places.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::read::testing::{Limits, Random, random_metadata, random_packet};
 use crate::read::value::ValueSink;
 use crate::read::{DecodeError, Trace};
 
-/// Takes away all that was worked out for speed; how much that was.
+/// Removes all fast paths from the metadata; returns their number.
 fn remove_fast_paths(trace: &mut Trace) -> usize {
     let mut found = 0;
     trace.packet_header.iter_mut().for_each(|kind| found += remove_type_fast_paths(kind));
@@ -54,11 +54,11 @@ fn remove_type_fast_paths(kind: &mut Type) -> usize {
     }
 }
 
-/// The content of an event's header and body in a form that can be compared.
+/// Content of an event's header and body, in a comparable form.
 type Event = (u64, u64, Option<i64>, String);
 
-/// Reads an event by each of `windows` in turn until one is large enough; what came of it, and
-/// the errors on the way.
+/// Reads an event with each of `windows` in turn until one is large enough. Returns the event and
+/// the earlier errors.
 fn read_by_windows(
     decoder: &mut StreamDecoder<'_>,
     windows: &[Window<'_>],
@@ -84,7 +84,7 @@ fn read_by_windows(
     (errors, None)
 }
 
-/// Numbers of fast paths that were prepared, of events, and of events that were read again.
+/// Numbers of prepared fast paths, of events, and of events that needed a second window.
 #[derive(Default)]
 struct ComparisonCounts {
     worked_out: usize,
@@ -111,7 +111,7 @@ fn compare_fast_with_walk(seed: u64, total: &mut ComparisonCounts) {
         let at = fast.position_bits() as usize / 8;
         let cut = (at + random.next_below(30) as usize).min(bytes.len());
         let windows = [Window::whole(&bytes[..cut]), whole];
-        // One never sees the piece, one only passes over the event.
+        // `uncut` reads only with the whole window; `skipping` skips the event.
         let mut others = [slow.clone(), fast.clone()];
         let found = read_by_windows(&mut fast, &windows);
         assert_eq!(found, read_by_windows(&mut slow, &windows), "seed {seed}: {metadata}");
@@ -141,7 +141,7 @@ fn fast_paths_find_what_the_walk_finds() {
         compare_fast_with_walk(seed, &mut total);
     }
     let ComparisonCounts { worked_out, events, cut } = total;
-    // Or else nothing was compared.
+    // Fails if the seeds compared too little.
     assert!(worked_out > 5000 && events > 5000 && cut > 500, "{worked_out} {events} {cut}");
 }
 
@@ -184,7 +184,7 @@ fn ranges_that_end_before_they_begin_select_no_header() {
     }
 }
 
-/// Metadata of any size is read into memory in proportion to it.
+/// Parsing metadata needs memory in proportion to its size.
 #[test]
 fn a_large_context_is_there_once_for_all_events() {
     for members in ["integer { size = 8; } ", "string s", "integer { size = 7; } "] {

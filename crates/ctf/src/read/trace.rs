@@ -1,4 +1,4 @@
-//! A trace as its metadata describes it: classes of streams and events, ready for decoding.
+//! The classes of a trace's streams and events, compiled from its metadata for decoding.
 
 use std::collections::HashMap;
 
@@ -19,25 +19,25 @@ pub(crate) struct TraceName {
     pub(crate) uid: Option<String>,
 }
 
-/// The identity of a trace. The pieces of one trace (rotated chunks, snapshots) share it.
+/// The identity of a trace. All parts of a trace (rotated chunks, snapshots) share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TraceIdentity<'a> {
     /// CTF 1.8: the trace's UUID, if it has one.
     Uuid(Option<&'a [u8; 16]>),
-    /// CTF 2: the three fields together. (The UUID of the metadata is no identity.)
+    /// CTF 2: the three fields together. (The UUID in the metadata is no identity.)
     Name {
         /// Issuer of the name.
         namespace: Option<&'a str>,
         /// The name, often empty.
         name: Option<&'a str>,
-        /// Identifier that is unique within the other two.
+        /// Identifier that is unique within its namespace and name.
         uid: Option<&'a str>,
     },
 }
 
 impl TraceIdentity<'_> {
-    /// Returns true if traces of this identity are pieces of one trace. In CTF 2, a trace without a
-    /// name or a unique id may be any trace.
+    /// Returns true if all traces with this identity are parts of one trace. In CTF 2, a trace
+    /// without a name or a unique id has no unique identity.
     pub const fn is_unique(&self) -> bool {
         match self {
             Self::Uuid(uuid) => uuid.is_some(),
@@ -45,7 +45,7 @@ impl TraceIdentity<'_> {
         }
     }
 
-    /// The UUID, or the unique id, as text.
+    /// Returns the UUID, or the unique id, as text.
     pub fn uid(&self) -> Option<String> {
         match self {
             Self::Uuid(uuid) => uuid.map(|uuid| Uuid(uuid).to_string()),
@@ -69,7 +69,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads metadata: plain text, or text in packets; TSDL (CTF 1.8) or JSON (CTF 2).
+    /// Parses metadata: plain text, or text in packets; TSDL (CTF 1.8) or JSON (CTF 2).
     pub fn parse(metadata: &[u8]) -> Result<Self, MetadataError> {
         let text = packetized::extract_text(metadata)?;
         let is_json = json::is_version_2(&text);
@@ -77,12 +77,13 @@ impl Trace {
         resolve::resolve_document(&document)
     }
 
-    /// The version of CTF: 1 (which is 1.8) or 2.
+    /// Returns the major version of CTF: 1 (for 1.8) or 2.
     pub const fn major_version(&self) -> u32 {
         self.major
     }
 
-    /// The trace's identity. Packets repeat it; as in babeltrace2, what they say is not looked at.
+    /// Returns the trace's UUID. Packets repeat it; like babeltrace2, the reader ignores those
+    /// copies.
     pub const fn uuid(&self) -> Option<&[u8; 16]> {
         self.uuid.as_ref()
     }
@@ -102,11 +103,11 @@ impl Trace {
 
     /// Returns the value of `name` in the trace's environment, e.g. `hostname`.
     pub fn environment(&self, name: &str) -> Option<&EnvironmentValue> {
-        // The latest counts.
+        // The latest entry with the name applies.
         self.environment.iter().rev().find(|(found, _)| found == name).map(|(_, value)| value)
     }
 
-    /// A text of the environment, if `name` is one.
+    /// Returns the text of an environment entry, if the entry is a text.
     pub fn environment_text(&self, name: &str) -> Option<&str> {
         match self.environment(name) {
             Some(EnvironmentValue::Text(text)) => Some(text),
@@ -114,28 +115,28 @@ impl Trace {
         }
     }
 
-    /// All that the trace's environment says, in the order of its declaration.
+    /// Returns all entries of the trace's environment, in the order of their declaration.
     pub fn environment_entries(&self) -> &[(String, EnvironmentValue)] {
         &self.environment
     }
 
-    /// Clocks, in the order of their declaration.
+    /// Returns the clocks, in the order of their declaration.
     pub fn clocks(&self) -> &[ClockClass] {
         &self.clocks
     }
 
-    /// Returns true if the trace's numbers are big endian by default.
+    /// Returns true if the trace's numbers are big-endian by default.
     pub const fn is_big_endian(&self) -> bool {
         self.big_endian
     }
 
-    /// Returns the type of the header of every packet.
+    /// Returns the type of the packet header.
     pub const fn packet_header(&self) -> Option<&Type> {
         self.packet_header.as_ref()
     }
 
-    /// Moves all clocks by `seconds` and `nanoseconds`. Whether their times are still within what
-    /// 64 bits of nanoseconds hold; if not, nothing has changed.
+    /// Moves all clocks by `seconds` and `nanoseconds`. Returns false, with nothing changed, if a
+    /// clock's times would no longer fit 64 bits of nanoseconds.
     pub fn shift_clocks(&mut self, seconds: i64, nanoseconds: i64) -> bool {
         let (seconds, nanoseconds) = (
             seconds.saturating_add(nanoseconds.div_euclid(NS_PER_SECOND as i64)),
@@ -145,7 +146,7 @@ impl Trace {
         for clock in &mut clocks {
             let cycles = match clock.frequency {
                 NS_PER_SECOND => nanoseconds as i64,
-                // As babeltrace2 rounds.
+                // Rounds like babeltrace2.
                 hz => (nanoseconds as f64 * hz as f64 / 1e9) as i64,
             };
             clock.offset_seconds = clock.offset_seconds.saturating_add(seconds);
@@ -167,7 +168,7 @@ impl Trace {
         true
     }
 
-    /// The bytes that each packet begins with, if that is CTF's magic number.
+    /// Returns the first bytes of each packet, if they are CTF's magic number.
     pub fn packet_magic(&self) -> Option<[u8; 4]> {
         let Some(Type::Struct(header)) = &self.packet_header else { return None };
         match &header.members.first()?.kind {
@@ -179,18 +180,18 @@ impl Trace {
         }
     }
 
-    /// Number of slots: values that other fields depend on.
+    /// Returns the number of slots, which hold values that other fields depend on.
     pub const fn slots_count(&self) -> usize {
         self.slots
     }
 
-    /// Classes of streams, in the order of their declaration.
+    /// Returns the stream classes, in the order of their declaration.
     pub fn streams(&self) -> &[StreamClass] {
         &self.streams
     }
 }
 
-/// Properties that all streams of a class have in common.
+/// Properties shared by all streams of a class.
 #[derive(Debug, Clone)]
 pub struct StreamClass {
     pub(crate) id: u64,
@@ -204,50 +205,50 @@ pub struct StreamClass {
     /// Identity of the stream's clock, because names of clocks are not unique in CTF 2.
     pub(crate) clock_id: Option<String>,
     pub(crate) has_packet_times: bool,
-    /// Plan for reading event headers without walking through them, if there is one.
+    /// Plan for reading event headers without a walk, if there is one.
     pub(crate) header_plan: Option<HeaderPlan>,
 }
 
 impl StreamClass {
-    /// The id that packets name it by.
+    /// Returns the id by which packets refer to the class.
     pub const fn id(&self) -> u64 {
         self.id
     }
 
-    /// Its events, in the order of their declaration.
+    /// Returns the event classes, in the order of their declaration.
     pub fn events(&self) -> &[EventClass] {
         &self.events
     }
 
-    /// Returns the type of the context after each packet's header.
+    /// Returns the type of the packet context, which follows each packet's header.
     pub const fn packet_context(&self) -> Option<&Type> {
         self.packet_context.as_ref()
     }
 
-    /// Returns the type of the header of every event.
+    /// Returns the type of the event header.
     pub const fn event_header(&self) -> Option<&Type> {
         self.event_header.as_ref()
     }
 
-    /// Returns the type of the context after each event's header.
+    /// Returns the type of the stream's event context, which follows each event's header.
     pub const fn event_context(&self) -> Option<&Type> {
         self.event_context.as_ref()
     }
 
-    /// Name of its clock in [`Trace::clocks`].
+    /// Returns the name of the stream's clock in [`Trace::clocks`].
     pub fn clock_name(&self) -> Option<&str> {
         self.clock_name.as_deref()
     }
 
-    /// Its clock, if any of its fields sets one.
+    /// Returns the stream's clock, if a field sets one.
     pub const fn clock(&self) -> Option<&Clock> {
         self.clock.as_ref()
     }
 
-    /// The event that headers name by `id`.
+    /// Returns the event class with id `id`.
     #[inline(always)]
     pub fn event(&self, id: u64) -> Option<&EventClass> {
-        // Nearly always, ids count up from 0 in the order of declaration.
+        // In most traces, ids count up from 0 in the order of declaration.
         let guess = usize::try_from(id).ok()?;
         match self.events.get(guess) {
             Some(event) if event.id == id => Some(event),
@@ -256,7 +257,7 @@ impl StreamClass {
     }
 }
 
-/// Properties that all events of a class have in common.
+/// Properties shared by all events of a class.
 #[derive(Debug, Clone)]
 pub struct EventClass {
     pub(crate) id: u64,
@@ -266,30 +267,30 @@ pub struct EventClass {
     pub(crate) emf_uri: Option<String>,
     pub(crate) context: Option<Type>,
     pub(crate) fields: Option<Type>,
-    /// Alignment and size in bits of each part of its events (contexts and payload), if they are
-    /// the same for all of them.
+    /// Alignment and size in bits of each part (contexts and payload), if they are the same for all
+    /// events of the class.
     pub(crate) fixed: Option<Vec<(u64, u64)>>,
-    /// The same parts, if all are numbers at known places.
+    /// Layout of the parts, if they begin with numbers at known places.
     pub(crate) flat: Option<FlatLayout>,
 }
 
 impl EventClass {
-    /// Its id in its stream class.
+    /// Returns the id of the event in its stream class.
     pub const fn id(&self) -> u64 {
         self.id
     }
 
-    /// Its place in [`StreamClass::events`].
+    /// Returns the index of the event in [`StreamClass::events`].
     pub const fn index(&self) -> usize {
         self.index
     }
 
-    /// Its name, for LTTng and Trackway `provider:name`.
+    /// Returns the name of the event; in LTTng and Trackway `provider:name`.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Its level, 0 the gravest.
+    /// Returns the log level; 0 is the gravest.
     pub const fn level(&self) -> Option<i64> {
         self.level
     }
@@ -299,17 +300,17 @@ impl EventClass {
         self.emf_uri.as_deref()
     }
 
-    /// Type of its own context.
+    /// Returns the type of the event's own context.
     pub const fn context_type(&self) -> Option<&Type> {
         self.context.as_ref()
     }
 
-    /// Type of its payload.
+    /// Returns the type of the payload.
     pub const fn fields_type(&self) -> Option<&Type> {
         self.fields.as_ref()
     }
 
-    /// Its own context, between the stream's and the payload.
+    /// Returns the event's own context, which is between the stream's context and the payload.
     pub const fn context(&self) -> Option<&Struct> {
         match &self.context {
             Some(Type::Struct(context)) => Some(context),
@@ -317,7 +318,7 @@ impl EventClass {
         }
     }
 
-    /// Its payload.
+    /// Returns the payload.
     pub const fn fields(&self) -> Option<&Struct> {
         match &self.fields {
             Some(Type::Struct(fields)) => Some(fields),
@@ -342,7 +343,7 @@ pub struct ClockClass {
 }
 
 impl ClockClass {
-    /// A clock of 1 GHz that begins at its origin: what CTF 1.8 says of a clock by default.
+    /// Creates a clock of 1 GHz that begins at its origin: the default of CTF 1.8.
     pub(crate) const fn new() -> Self {
         Self {
             id: String::new(),
@@ -357,12 +358,12 @@ impl ClockClass {
         }
     }
 
-    /// Its name.
+    /// Returns the name of the clock.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its identity: clocks that have the same are the same.
+    /// Returns the clock's UUID: clocks with the same UUID are the same clock.
     pub const fn uuid(&self) -> Option<&[u8; 16]> {
         self.uuid.as_ref()
     }
@@ -372,22 +373,23 @@ impl ClockClass {
         self.description.as_deref()
     }
 
-    /// In Hz, never 0.
+    /// Returns the frequency in Hz, never 0.
     pub const fn frequency(&self) -> u64 {
         self.frequency
     }
 
-    /// Uncertainty of its values, in cycles.
+    /// Returns the uncertainty of the clock's values, in cycles.
     pub const fn precision(&self) -> u64 {
         self.precision
     }
 
-    /// From its origin to its zero: seconds, and cycles to be added.
+    /// Returns the offset of the clock's zero from its origin: seconds, and additional cycles.
     pub const fn offset(&self) -> (i64, i64) {
         (self.offset_seconds, self.offset_cycles)
     }
 
-    /// Its zero, in nanoseconds since its origin (mostly 1970); `None` if that is beyond 64 bits.
+    /// Returns the clock's zero in nanoseconds since its origin (mostly 1970); `None` if it does
+    /// not fit 64 bits.
     pub fn zero_ns(&self) -> Option<i64> {
         self.clock().map(|clock| clock.base_ns)
     }
@@ -397,8 +399,8 @@ impl ClockClass {
         self.absolute
     }
 
-    /// Returns the conversion of the clock's values to times; `None` if its zero is beyond what 64
-    /// bits of nanoseconds hold.
+    /// Returns the conversion of the clock's values to times; `None` if its zero does not fit 64
+    /// bits of nanoseconds.
     pub(crate) fn clock(&self) -> Option<Clock> {
         Clock::new(self.frequency, self.offset_seconds, self.offset_cycles)
     }
@@ -415,8 +417,8 @@ pub struct Clock {
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
 impl Clock {
-    /// A clock of `frequency` Hz (not 0) that begins `seconds` and `cycles` after its origin.
-    /// `None` if that is beyond what 64 bits of nanoseconds hold.
+    /// Creates a clock of `frequency` Hz (not 0) that begins `seconds` and `cycles` after its
+    /// origin. Returns `None` if that does not fit 64 bits of nanoseconds.
     pub(crate) fn new(frequency: u64, seconds: i64, cycles: i64) -> Option<Self> {
         let total = i128::from(seconds) * i128::from(frequency) + i128::from(cycles);
         let seconds = total.div_euclid(i128::from(frequency));
@@ -425,7 +427,7 @@ impl Clock {
         Some(Self { frequency, base_ns: i64::try_from(base).ok()? })
     }
 
-    /// Nanoseconds since the clock's origin at the value `cycles`.
+    /// Returns the time of the value `cycles`, in nanoseconds since the clock's origin.
     pub fn ns_from_origin(&self, cycles: u64) -> Result<i64, TimeError> {
         let ns = if self.frequency == NS_PER_SECOND {
             cycles
@@ -436,7 +438,7 @@ impl Clock {
     }
 }
 
-/// Cycles as nanoseconds, rounded as babeltrace2 rounds (by a double).
+/// Converts cycles to nanoseconds, rounded like babeltrace2 (by a double).
 fn cycles_to_ns(frequency: u64, cycles: u64) -> u64 {
     if frequency == NS_PER_SECOND {
         return cycles;

@@ -18,22 +18,22 @@ pub enum Value {
     Float(f64),
     /// Text: any bytes but NUL.
     Text(Vec<u8>),
-    /// An integer with its labels, none if no label has it.
+    /// An integer with its labels; the list is empty if no label applies.
     Labelled(Box<Value>, Vec<String>),
     /// Elements of an array or a sequence.
     Array(Vec<Value>),
     /// Members of a structure, by name.
     Struct(Vec<(String, Value)>),
-    /// A variant's chosen option.
+    /// The selected option of a variant, by name.
     Variant(String, Box<Value>),
-    /// A truth.
+    /// A truth value.
     Boolean(bool),
-    /// An optional field that there is not.
+    /// An absent optional field.
     Nothing,
 }
 
 impl Value {
-    /// A structure's member.
+    /// Returns the value of a structure's member.
     pub fn member(&self, name: &str) -> Option<&Self> {
         let Self::Struct(members) = self else { return None };
         members.iter().find(|(found, _)| found == name).map(|(_, value)| value)
@@ -45,13 +45,13 @@ impl Value {
 pub struct Event {
     /// Index of the event's stream among the given streams.
     pub stream: usize,
-    /// Its name.
+    /// Name of the event.
     pub name: String,
     /// Time in nanoseconds since the clock's origin.
     pub time: Option<i64>,
-    /// The clock's value.
+    /// Clock value of the event.
     pub clock: u64,
-    /// Visible members of its packet's context, e.g. `cpu_id`.
+    /// Visible members of the packet's context, e.g. `cpu_id`.
     pub packet_context: Option<Value>,
     /// Fields that all events of the stream have, e.g. `vtid`.
     pub stream_context: Option<Value>,
@@ -61,7 +61,7 @@ pub struct Event {
     pub fields: Option<Value>,
 }
 
-/// All that was read of a stream, and what stopped it, if it was not the stream's end.
+/// All events, packets and losses of a stream, and the damage that stopped reading, if any.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StreamEvents {
     /// Events, in the order of their bytes.
@@ -70,7 +70,7 @@ pub struct StreamEvents {
     pub packets: Vec<Packet>,
     /// Losses of the tracer.
     pub losses: Vec<Loss>,
-    /// Byte of the packet that is damaged, and how.
+    /// Start of the damaged packet in bytes, and its error.
     pub damage: Option<(usize, DecodeError)>,
 }
 
@@ -91,8 +91,8 @@ pub fn read_stream(trace: &Trace, bytes: &[u8]) -> StreamEvents {
     read
 }
 
-/// Reads the streams of a trace (each one file's bytes) into memory: their events by time, then
-/// by stream; whether nothing was damaged.
+/// Reads the streams of a trace (each one file's bytes) into memory. Returns their events, by time
+/// and then by stream, and true if nothing was damaged.
 pub fn read_trace(trace: &Trace, streams: &[&[u8]]) -> (Vec<Event>, bool) {
     let mut events = Vec::new();
     let mut whole = true;
@@ -105,7 +105,7 @@ pub fn read_trace(trace: &Trace, streams: &[&[u8]]) -> (Vec<Event>, bool) {
     (events, whole)
 }
 
-/// Reads one packet at the start of `bytes`; its size in bytes.
+/// Reads one packet at the start of `bytes`; returns its size in bytes.
 fn read_packet(
     decoder: &mut StreamDecoder<'_>,
     bytes: &[u8],
@@ -145,7 +145,7 @@ fn read_packet(
     size.ok_or(DecodeError::Truncated { bit: 8 * bytes.len() as u64 })
 }
 
-/// Builds values.
+/// A sink that builds values.
 #[derive(Debug, Default)]
 pub(crate) struct ValueSink {
     /// Values that are still open: structures, arrays, variants.

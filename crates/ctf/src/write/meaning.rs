@@ -1,7 +1,7 @@
-//! Meanings of numbers in kernel events, written so that a reader on another machine can show them,
-//! and so that a reader that does not know them sees plain numbers.
+//! Meanings of numbers in kernel events, written into the metadata. A reader on another machine can
+//! show them; a reader that does not know them shows plain numbers.
 //!
-//! A number with a meaning has a type with a name that says it, an alias of the plain type:
+//! A number with a meaning has a type whose name encodes the meaning, an alias of the plain type:
 //!
 //! ```text
 //! enum trackway_choices_1f… : integer { size = 64; … } { "&" = 3, "O_RDONLY" = 0, "O_RDWR" = 2 };
@@ -11,29 +11,29 @@
 //! ```
 //!
 //! ```text
-//! trackway_names_TABLE_SCALAR           bits, and one of some values, by name
+//! trackway_names_TABLE_SCALAR           named bits, and one of some named values
 //! trackway_result_TABLE_SCALAR          a result, or an error's negative number; TABLE: errors
-//! trackway_result_address_TABLE_SCALAR  likewise, and the result is an address
+//! trackway_result_address_TABLE_SCALAR  an address, or an error's negative number; TABLE: errors
 //! trackway_folder_SCALAR                a file descriptor, or AT_FDCWD
 //! trackway_octal_SCALAR                 shown in base 8
 //! trackway_device_SCALAR                a device: 12 bits major, 20 bits minor
-//! trackway_behind_TABLE_SCALAR          by name; the upper 32 bits of each name's value are those
-//!                                       of the number before it for which the name counts
-//! trackway_mode_TABLE_SCALAR            in base 8, but for the type of a file; TABLE: of those
-//! trackway_address_TABLE_SCALAR         in base 16, but for those that have names
+//! trackway_behind_TABLE_SCALAR          a named value; the upper 32 bits of each name's value are
+//!                                       the preceding number for which the name applies
+//! trackway_mode_TABLE_SCALAR            a file mode, in base 8; TABLE: types of files
+//! trackway_address_TABLE_SCALAR         in base 16, except for named values
 //! trackway_internet_SCALAR              of an array: an internet address, or a `struct sockaddr`
 //! trackway_hardware_SCALAR              of an array: a network card's address
 //! trackway_uuid_SCALAR                  of an array: a UUID
 //! trackway_signals_TABLE_SCALAR         a set of signals, the first in the lowest bit
-//! trackway_status_TABLE_SCALAR          what wait(2) tells of a process; TABLE: signals
+//! trackway_status_TABLE_SCALAR          a process status from wait(2); TABLE: signals
 //! ```
 //!
-//! A table is two enumerations that no field has. Of `choices`, one is in the bits of a mask, which
-//! is the value of the first label, `&`; each other bit may be one of `flags`, of which the first
-//! that fits counts. Where the first of `flags` is called `&`, bits that are not in its value
-//! belong to something else, and are not shown. Their values are of 64 bits with a sign, which all
-//! readers can hold. TABLE is the hash of the table's content, so that each table is declared once,
-//! however many types use it.
+//! A table is two enumerations that no field has. The first label of `choices`, `&`, holds a mask;
+//! the bits in the mask are one of the choices. Each other bit may be one of `flags`; the first
+//! flag that fits applies. If the first label of `flags` is `&`, bits outside its value belong to
+//! another field and are not shown. The values have 64 bits and a sign, which all readers can hold.
+//! TABLE is the hash of the table's content, so that each table is declared once, however many
+//! types use it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -42,12 +42,12 @@ use trackway_schema::{FieldKind, Scalar};
 
 use super::metadata::{Integer, Quoted};
 
-/// The meaning of a number.
+/// The meaning of a number in a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meaning {
-    /// By name: one of some values, some bits, or both.
+    /// Named values, named bits, or both.
     Names(Arc<ValueNames>),
-    /// The result of a call, or the negative number of one of these errors.
+    /// The result of a call, or the negative number of an error.
     Result {
         /// Names of errors, by their numbers.
         errors: Arc<ValueNames>,
@@ -66,38 +66,38 @@ pub enum Meaning {
     Hardware,
     /// A byte of a UUID.
     Uuid,
-    /// By name, of those that have in the upper half of their values the number that stands before.
+    /// A named value whose upper half is the preceding number.
     NamesBehind(Arc<ValueNames>),
-    /// In base 8, but for what of it has a name.
+    /// A file mode: shown in base 8, except for named bits.
     Mode(Arc<ValueNames>),
-    /// In base 16, but for what has a name.
+    /// An address: shown in base 16, except for named values.
     Address(Arc<ValueNames>),
-    /// A set of these signals, the first in the lowest bit.
+    /// A set of named signals, the first in the lowest bit.
     Signals(Arc<ValueNames>),
     /// Status of a process from wait(2), with names of signals.
     Status(Arc<ValueNames>),
 }
 
-/// Names of values: what is in `choice_mask` is one of `choices`, and each other bit may be one of
+/// Names of values. The bits in `choice_mask` are one of `choices`; each other bit may be one of
 /// `flags`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ValueNames {
-    /// Bits that together are one of the choices.
+    /// Bits that together hold one of the choices.
     pub choice_mask: u64,
-    /// Values of those bits.
+    /// Names of the values of the masked bits.
     pub choices: Vec<(String, u64)>,
-    /// Bits, the first that fit taken first.
+    /// Names of single or combined bits; the first that fits applies.
     pub flags: Vec<(String, u64)>,
-    /// Bits that are about something else.
+    /// Bits that belong to another field and are not shown.
     pub hidden: u64,
 }
 
-/// A type that fields use, and is to be declared before them, once.
+/// A type that must be declared once, before the fields that use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypeDeclaration {
     /// Name of the type, which is unique in the trace.
     pub name: String,
-    /// Its declaration.
+    /// Declaration of the type in TSDL.
     pub text: String,
 }
 
@@ -129,7 +129,7 @@ impl ValueNames {
         let shown = shown.into_iter().map(|(name, value)| (Quoted(name).to_string(), value));
         let flags: Vec<_> = shown.chain(self.flags.iter().map(named)).collect();
         let parts = [("choices", choices), ("flags", flags)];
-        // There are no empty enumerations in TSDL.
+        // TSDL has no empty enumerations.
         parts.into_iter().filter(|(_, labels)| !labels.is_empty()).map(move |(part, labels)| {
             let name = format!("trackway_{part}_{hash:016x}");
             let mut text = format!("enum {name} : {} {{\n", Integer(Scalar::I64));
@@ -143,7 +143,7 @@ impl ValueNames {
 }
 
 impl Meaning {
-    /// Returns the type of the numbers in a field, of which each may have a meaning.
+    /// Returns the type of a field's numbers, each of which may have a meaning.
     pub const fn scalar_of_field(kind: &FieldKind) -> Option<Scalar> {
         match kind {
             FieldKind::Scalar(scalar)
@@ -192,8 +192,8 @@ impl Meaning {
         format!("trackway_{kind}{table}_{letter}{}", 8 * scalar.size_bytes())
     }
 
-    /// The types that a scalar with this meaning needs, in the order of their declaration: the
-    /// last is its own.
+    /// Returns the types that a scalar with this meaning needs, in the order of their declaration.
+    /// The last one is the scalar's own type.
     pub fn declarations(&self, scalar: Scalar) -> Vec<TypeDeclaration> {
         let name = self.type_name(scalar);
         let text = format!("typealias {} := {name};\n\n", Integer(scalar));
@@ -204,7 +204,8 @@ impl Meaning {
     }
 }
 
-/// The name of the type that a line of metadata declares as [`Meaning::declarations`] do.
+/// Returns the name of the type that a line of metadata declares, if [`Meaning::declarations`] can
+/// have written the line.
 pub fn parse_declared_type_name(line: &str) -> Option<&str> {
     let alias = line.strip_prefix("typealias ").and_then(|rest| rest.split_once(" := "));
     let table = line.strip_prefix("enum ").and_then(|rest| rest.split_once(" : "));

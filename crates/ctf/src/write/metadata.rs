@@ -1,8 +1,8 @@
 //! Metadata in TSDL, the language of CTF 1.8 (§7 of its specification).
 //!
-//! The wording follows what LTTng-UST 2.13 writes, because readers test `env` word by word to
-//! know which analyses apply. Names come from traced programs: [`Members`] makes identifiers
-//! of them that no name can break out of.
+//! The wording follows LTTng-UST 2.13, because readers compare `env` word by word to choose their
+//! analyses. Names come from traced programs: [`Members`] turns them into identifiers, so that no
+//! name can break out of the declaration.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ pub struct Contexts {
     pub bits: u32,
     /// Contexts of kernel events, as fields.
     pub kernel: Vec<Field>,
-    /// Application contexts, by name (`provider:name`): each record has their types and values. A
+    /// Names of application contexts (`provider:name`). Each record has their types and values: a
     /// byte by [`application_tag`], then an `i64`, a `u64`, an `f64`, bytes up to a NUL, or
     /// nothing.
     pub applications: Vec<String>,
@@ -30,18 +30,18 @@ pub struct Contexts {
 pub enum Domain {
     /// User events of the programs of this user.
     User(u32),
-    /// The kernel's.
+    /// Kernel events.
     Kernel {
-        /// Its release.
+        /// Release of the kernel.
         release: String,
-        /// Further entries of `env` about the recording: names, which are identifiers, and texts.
+        /// Further `env` entries about the recording: names, which are identifiers, and texts.
         remarks: Vec<(&'static str, String)>,
     },
 }
 
-/// Codes of what an application's context is in a record.
+/// Codes for the type of an application context in a record.
 pub mod application_tag {
-    /// It is not set.
+    /// The context is not set.
     pub const NONE: u8 = 0;
     /// An `i64`.
     pub const SIGNED: u8 = 1;
@@ -53,7 +53,7 @@ pub mod application_tag {
     pub const STRING: u8 = 4;
 }
 
-/// Types that an application context may have in a record: code, name as LTTng has it, type.
+/// Types that an application context may have in a record: code, LTTng's name, type.
 const ALTERNATIVES: [(u8, &str, Alternative); 5] = [
     (application_tag::NONE, "_none", Alternative::Nothing),
     (application_tag::SIGNED, "_int64", Alternative::Scalar(Scalar::I64)),
@@ -69,7 +69,8 @@ enum Alternative {
 }
 
 impl Contexts {
-    /// Bytes that the contexts of programs take in each record, those of applications not counted.
+    /// Returns the size of the user event contexts in a record, in bytes, without application
+    /// contexts.
     pub const fn size_bytes(&self) -> usize {
         record_bytes_of(self.bits)
     }
@@ -84,15 +85,15 @@ impl Contexts {
 pub struct TraceDescription {
     /// Identity of the trace, repeated in each packet.
     pub uuid: [u8; 16],
-    /// Host's name.
+    /// Name of the host.
     pub hostname: String,
     /// The source of the trace's events.
     pub domain: Domain,
     /// Name of the session.
     pub trace_name: String,
-    /// When the session was made, as LTTng writes it: `20261121T025621+0000`.
+    /// Time at which the session was created, in LTTng's form: `20261121T025621+0000`.
     pub creation_datetime: String,
-    /// Identity of the clock: the kernel's boot id. Traces with equal ones correlate.
+    /// Identity of the clock: the kernel's boot id. Times of traces with equal ids are comparable.
     pub boot_uuid: [u8; 16],
     /// `CLOCK_REALTIME` less `CLOCK_MONOTONIC` when the session began, in nanoseconds.
     pub clock_offset_ns: i64,
@@ -100,7 +101,7 @@ pub struct TraceDescription {
     pub contexts: Contexts,
 }
 
-/// All that does not depend on events, up to the first stream class.
+/// Declarations that do not depend on events, up to the first stream class.
 const TYPES: &str = r"typealias integer { size = 8; align = 8; signed = false; } := uint8_t;
 typealias integer { size = 16; align = 8; signed = false; } := uint16_t;
 typealias integer { size = 32; align = 8; signed = false; } := uint32_t;
@@ -111,8 +112,9 @@ typealias integer { size = 16; align = 1; signed = false; } := uint16_packed_t;
 typealias integer { size = 27; align = 1; signed = false; } := uint27_t;
 ";
 
-/// `medium` has no member with an alignment, so that it, too, begins right behind the tag: a
-/// structure is aligned as its widest member. `extended` does have some, and begins with a byte.
+/// Event header types. `medium` has only unaligned members, so that it begins directly after the
+/// tag: a structure has the alignment of its widest member. `extended` has aligned members and
+/// begins at a byte.
 const CLOCKED_TYPES: &str = r"typealias integer {
 	size = 27; align = 1; signed = false;
 	map = clock.monotonic.value;
@@ -152,10 +154,11 @@ struct event_header {
 
 ";
 
-/// The start of a trace's metadata, as plain text: types, `trace`, `env`, `clock` and `stream` 0.
+/// Returns the start of a trace's metadata as plain text: types, `trace`, `env`, `clock` and
+/// `stream` 0.
 ///
-/// [`event_declaration`]s follow it, each before or after the first record of its event, and
-/// [`stream_declaration`]s of further classes.
+/// The caller appends each [`event_declaration`], before or after the first record of its event,
+/// and a [`stream_declaration`] for each further class.
 pub fn metadata_preamble(trace: &TraceDescription) -> String {
     let mut text = format!("/* CTF 1.8 */\n\n{TYPES}\n");
     push_trace(&mut text, trace);
@@ -232,7 +235,7 @@ fn push_environment(text: &mut String, trace: &TraceDescription) {
         Quoted(&trace.trace_name),
         Quoted(&trace.creation_datetime),
         Quoted(&trace.hostname),
-        // Says whose trace it is really: the names above are what Trace Compass looks for.
+        // Names the true tracer: Trace Compass looks for the LTTng names above.
         env!("CARGO_PKG_VERSION"),
     );
 }
@@ -255,7 +258,7 @@ fn push_clock(text: &mut String, trace: &TraceDescription) {
     );
 }
 
-/// The declaration of stream class `class`, whose records carry these contexts.
+/// Returns the declaration of stream class `class`, whose records carry these contexts.
 pub fn stream_declaration(class: u32, contexts: &Contexts) -> String {
     let mut text = format!(
         "stream {{
@@ -287,7 +290,7 @@ pub fn stream_declaration(class: u32, contexts: &Contexts) -> String {
     text
 }
 
-/// Declares an application's context as LTTng 2.13 does, with fewer alternatives.
+/// Declares an application context as LTTng 2.13 does, with fewer alternatives.
 fn push_application(text: &mut String, members: &mut Members, name: &str) {
     let member = members.add(&application_member(name));
     let tag = members.add(&format!("{}_tag", application_member(name)));
@@ -308,24 +311,24 @@ fn push_application(text: &mut String, members: &mut Members, name: &str) {
     let _ = writeln!(text, "\t\t}} {member};");
 }
 
-/// Returns the name of a field for the application context `provider:name` in a trace.
+/// Returns the field name of the application context `provider:name` in a trace.
 pub fn application_member(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     format!("_app_{}", name.chars().map(plain).collect::<String>())
 }
 
-/// The declaration of event `id` of stream class `class`, to be appended to the metadata.
+/// Returns the declaration of event `id` of stream class `class`, to be appended to the metadata.
 ///
-/// An event without a provider has its name alone, as LTTng's kernel events do.
+/// An event without a provider has its bare name, like LTTng's kernel events.
 ///
-/// Fields appear in babeltrace2 under their own names, except that bytes other than letters,
-/// digits and `_` become `_`, and a name that an earlier field has gets a number behind it.
+/// Fields appear in babeltrace2 under their own names, with two exceptions. Bytes other than
+/// letters, digits and `_` become `_`. A name that an earlier field has gets a number appended.
 pub fn event_declaration(class: u32, id: u32, event: &EventDescription) -> String {
     event_declaration_meaning(class, id, event, &[])
 }
 
-/// The same, where numbers among its fields, each in its place, stand for something; the types that
-/// this needs ([`Meaning::declarations`]) are to be declared before.
+/// Returns an event's declaration, with the meanings of its fields' numbers in the fields' order.
+/// The types in [`Meaning::declarations`] must be declared before.
 pub fn event_declaration_meaning(
     class: u32,
     id: u32,
@@ -394,11 +397,12 @@ fn push_field(text: &mut String, members: &mut Members, field: &Field, meaning: 
             writeln!(text, " {name};")
         }
     };
-    // Writing into a String cannot fail.
+    // Writing to a `String` cannot fail.
     let _ = written;
 }
 
-/// Labels that no value of the type can have are left out: readers refuse them.
+/// Declares an enumeration without the labels that no value of the type can have: readers refuse
+/// them.
 fn push_enumeration(text: &mut String, scalar: Scalar, labels: &[Label]) {
     let (least, greatest) = value_range(scalar);
     let value = |number: i64| {
@@ -431,15 +435,15 @@ fn value_range(scalar: Scalar) -> (i128, i128) {
     }
 }
 
-/// The names that a structure's members have so far.
+/// The names that a structure's members already use.
 #[derive(Default)]
 struct Members {
     names: Vec<String>,
 }
 
 impl Members {
-    /// An identifier for `name` that no member has yet. Its leading `_`, which readers take off
-    /// again, keeps it apart from TSDL's keywords and types.
+    /// Returns an identifier for `name` that no member has yet. Its leading `_`, which readers
+    /// remove, keeps it apart from TSDL's keywords and types.
     fn add(&mut self, name: &str) -> String {
         let identifier: String = std::iter::once('_')
             .chain(name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }))
@@ -454,7 +458,7 @@ impl Members {
         unique
     }
 
-    /// Identifiers for the length and the elements of a sequence, named as in LTTng.
+    /// Returns identifiers for the length and the elements of a sequence, named as in LTTng.
     fn add_with_length(&mut self, name: &str) -> (String, String) {
         let length = self.add(&format!("_{name}_length"));
         (length, self.add(name))
@@ -484,7 +488,8 @@ impl std::fmt::Display for Integer {
     }
 }
 
-/// A string literal: nothing in it ends it, and control characters are escaped.
+/// A string literal: quotes and backslashes are escaped, so that no character ends it; control
+/// characters too.
 pub(super) struct Quoted<'text>(pub(super) &'text str);
 
 impl std::fmt::Display for Quoted<'_> {
@@ -494,7 +499,8 @@ impl std::fmt::Display for Quoted<'_> {
             match c {
                 '"' | '\\' => write!(formatter, "\\{c}")?,
                 '\n' => formatter.write_str("\\n")?,
-                // An octal escape is at most three digits, so what follows cannot join it.
+                // An octal escape has at most three digits, so the following character cannot join
+                // it.
                 c if c.is_ascii_control() => write!(formatter, "\\{:03o}", u32::from(c))?,
                 c => formatter.write_char(c)?,
             }

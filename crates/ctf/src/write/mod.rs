@@ -1,8 +1,7 @@
-//! CTF 1.8 written as LTTng-UST writes it: metadata text, packet headers and packet indexes.
+//! Writing of CTF 1.8 in LTTng-UST's form: metadata text, packet headers and packet indexes.
 //!
-//! The invariant: what is written here, put around records as they lie in memory, is a trace
-//! that babeltrace2 and Trace Compass read without a word of warning, whatever the names in an
-//! event's description are.
+//! Main invariant: this module's output, put around records as they lie in memory, is a trace that
+//! babeltrace2 and Trace Compass read without a warning, whatever names an event's description has.
 //!
 //! ```text
 //! packet := header (84 bytes) | record* | padding up to packet_bytes
@@ -12,25 +11,27 @@
 //!           then the contexts (see [`Contexts`]), then the payload, all byte packed, little endian
 //! ```
 //!
-//! # How babeltrace2 2.0.4 counts what was lost
+//! # How babeltrace2 2.0.4 counts losses
 //!
-//! Found in its source (`check_emit_msg_discarded_events` and `…_packets` in `msg-iter.c`) and
-//! held against it by the tests. Per stream, when it has read a packet's context, in the order of
-//! packets (the file's; by `timestamp_begin` where several files make up one stream):
+//! Source: babeltrace2 (`check_emit_msg_discarded_events` and `…_packets` in `msg-iter.c`); the
+//! tests compare the results. Babeltrace2 applies these rules per stream when it has read a
+//! packet's context. Packets are in the file's order, or by `timestamp_begin` if several files make
+//! up one stream:
 //!
-//! * `events_discarded` is a running total. A packet that follows another reports the
-//!   difference, if it is not 0, as lost between the former's end and its own end.
-//! * A *first* packet whose total is not 0 is reported without a number ("Tracer may have
-//!   discarded events"), between its own begin and end, because the loss may have been before
-//!   it. So that a loss in the very first packet is counted, begin the stream with an empty one:
-//!   content and packet 672 bits (the 84 bytes of the header alone), total 0.
-//! * `packet_seq_num` must grow by one from packet to packet; a greater step (or one backwards,
-//!   which wraps) is reported as that many packets less one, between the former's end and the
-//!   latter's begin. The first packet may have any number.
-//! * The times play no part in counting, but a message that is earlier than the one before it
-//!   ends babeltrace2 with an error: packets' times, and events' times, must not go backwards.
-//! * Two files with equal `stream_id` and `stream_instance_id` are one stream: their packets are
-//!   read as one sequence and the rules above go across both, so instance ids must differ.
+//! * `events_discarded` is a running total. If it differs between consecutive packets, the
+//!   difference is reported as lost between the ends of the two packets.
+//! * A *first* packet whose total is not 0 is reported without a number ("Tracer may have discarded
+//!   events"), between its own begin and end, because the loss may precede it. So that a loss in
+//!   the very first packet is counted, begin the stream with an empty packet: content and packet
+//!   672 bits (the 84 bytes of the header alone), total 0.
+//! * `packet_seq_num` must grow by one from packet to packet. A greater step (or a step backwards,
+//!   which wraps) is reported as that many packets less one, between the previous packet's end and
+//!   the next packet's begin. The first packet may have any number.
+//! * The times do not affect counting, but a message that is earlier than its predecessor ends
+//!   babeltrace2 with an error: times of packets and events must not go backwards.
+//! * Two files with equal `stream_id` and `stream_instance_id` are one stream: babeltrace2 reads
+//!   their packets as one sequence and applies these rules across both. So instance ids must
+//!   differ.
 
 mod meaning;
 mod metadata;

@@ -1,4 +1,4 @@
-//! Packet headers and packet indexes, byte for byte as LTTng 2.13 lays them out.
+//! Packet headers and packet indexes, byte for byte in LTTng 2.13's layout.
 
 /// Size of a packet's header and context together, in bytes.
 ///
@@ -8,25 +8,25 @@
 /// 64 packet_seq_num u64 | 72 events_discarded u64 | 80 cpu_id u32
 /// ```
 pub const PACKET_HEADER_BYTES: usize = 84;
-/// Size of the header that an index file begins with, in bytes.
+/// Size of the header at the start of an index file, in bytes.
 pub const INDEX_HEADER_BYTES: usize = 16;
 /// Size of one packet's entry in an index file, in bytes.
 pub const INDEX_ENTRY_BYTES: usize = 72;
 
 /// First word of every packet (CTF 1.8, §5.1).
 const PACKET_MAGIC: u32 = 0xC1FC_1FC1;
-/// First word of every index file of LTTng.
+/// First word of every LTTng index file.
 const INDEX_MAGIC: u32 = 0xC1F1_DCC1;
-/// Version of LTTng's index format: entries with instance id and sequence number.
+/// Version of LTTng's index format: entries have an instance id and a sequence number.
 const INDEX_VERSION: (u32, u32) = (1, 1);
 
 /// Fields that differ from packet to packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PacketFields {
-    /// Class of the stream, as in the metadata; 0 for [`super::metadata_preamble`]'s.
+    /// Class of the stream in the metadata; 0 for the class in [`super::metadata_preamble`].
     pub stream_id: u32,
-    /// Number of this stream in its class: the same in all packets of one file, different between
-    /// the files of one class (LTTng: the CPU).
+    /// Number of the stream in its class (LTTng: the CPU). It is the same in all packets of a file
+    /// and different between the files of a class.
     pub stream_instance_id: u64,
     /// Clock when the packet began, in nanoseconds; no record's time is below it.
     pub timestamp_begin: u64,
@@ -54,7 +54,7 @@ impl PacketFields {
     }
 }
 
-/// A packet's header and context, as they stand before its first record.
+/// Returns a packet's header and context: the bytes before its first record.
 pub fn packet_header(uuid: &[u8; 16], fields: &PacketFields) -> [u8; PACKET_HEADER_BYTES] {
     let mut bytes = [0; PACKET_HEADER_BYTES];
     bytes[..4].copy_from_slice(&PACKET_MAGIC.to_le_bytes());
@@ -76,7 +76,7 @@ pub fn packet_header(uuid: &[u8; 16], fields: &PacketFields) -> [u8; PACKET_HEAD
     bytes
 }
 
-/// Start of an index file (LTTng's format 1.1, big endian).
+/// Returns the start of an index file (LTTng's format 1.1, big endian).
 pub fn index_header() -> [u8; INDEX_HEADER_BYTES] {
     let mut bytes = [0; INDEX_HEADER_BYTES];
     let words = [INDEX_MAGIC, INDEX_VERSION.0, INDEX_VERSION.1, INDEX_ENTRY_BYTES as u32];
@@ -86,7 +86,7 @@ pub fn index_header() -> [u8; INDEX_HEADER_BYTES] {
     bytes
 }
 
-/// Entry of the packet that stands `file_offset` bytes into its stream's file.
+/// Returns the index entry of the packet at byte `file_offset` of its stream's file.
 pub fn index_entry(file_offset: u64, fields: &PacketFields) -> [u8; INDEX_ENTRY_BYTES] {
     let mut bytes = [0; INDEX_ENTRY_BYTES];
     let words = [
@@ -110,7 +110,7 @@ pub fn index_entry(file_offset: u64, fields: &PacketFields) -> [u8; INDEX_ENTRY_
 mod tests {
     use super::*;
 
-    // Bytes 0 to 87 of an index that LTTng 2.13 wrote, and the packet that they are about.
+    // Bytes 0 to 87 of an index that LTTng 2.13 wrote: its header and the entry of one packet.
     const LTTNG_INDEX: &str = "c1f1dcc1000000010000000100000048\
         0000000000000000000000000002000000000000 0001fdb0000001028d5a9880\
         000001028d952cbb0000000000000000 0000000000000000 0000000000000000 0000000000000000";

@@ -1,14 +1,14 @@
-//! Packets written again with only some of their events: the rest is cut out, and what is kept
-//! stays as it was, bit by bit.
+//! Packets rewritten with only some of their events. The other events are cut out; the kept events
+//! remain unchanged, bit by bit.
 //!
-//! Nothing is taken for what it means: header, context and events are copied field by field to
-//! where they stand now, which is elsewhere where alignment requires it. Then the fields that
-//! describe the packet itself (sizes, times, numbers) are written over. So any packet can be
-//! cut, of any tracer and of any type, and what this library does not know of is not lost. (But
-//! where fields of different byte orders share a byte, which CTF 1.8 forbids, they share bits.)
+//! The writer does not interpret values: it copies header, context and events field by field to
+//! their new places, which differ where alignment requires it. Then it overwrites the fields that
+//! describe the packet itself (sizes, times, numbers). So it can cut any packet, of any tracer and
+//! any type, and loses nothing that this library does not know. (But where fields of different byte
+//! orders share a byte, which CTF 1.8 forbids, they share bits.)
 //!
-//! A packet is written piece by piece: [`PacketRewriter::drain`] hands out what is finished, and
-//! only the header is kept until the end, for its sizes.
+//! A packet is written piece by piece: [`PacketRewriter::drain`] returns finished bytes. Only the
+//! header is kept until the end, for its sizes.
 
 use crate::read::{
     Cursor, DecodeError, DecodeState, Enumeration, Integer, Role, StreamClass, StreamDecoder,
@@ -16,25 +16,25 @@ use crate::read::{
     reverse_low_bits, select_option,
 };
 
-/// Most elements of an array in a packet's header or context: there are none of more.
+/// Maximum length of an array in a packet's header or context; real ones are shorter.
 const HEADER_ELEMENTS_MAX: u64 = 1 << 12;
 
 /// Properties of a rewritten packet that differ from those of the packet from which it was cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NewPacket {
-    /// Clock when it begins; `None`: as before.
+    /// Clock at the packet's begin; `None`: unchanged.
     pub timestamp_begin: Option<u64>,
-    /// Clock when it ends; `None`: as before.
+    /// Clock at the packet's end; `None`: unchanged.
     pub timestamp_end: Option<u64>,
-    /// Its number in the stream; `None`: as before.
+    /// Number of the packet in the stream; `None`: unchanged.
     pub sequence: Option<u64>,
 }
 
-/// Writes one packet with some of the events of another.
+/// Writes one packet with some of the events of another packet.
 #[derive(Debug, Clone)]
 pub struct PacketRewriter<'trace> {
     class: &'trace StreamClass,
-    /// Header and context.
+    /// Header and context of the packet.
     head: Vec<u8>,
     places: Vec<PacketField>,
     events: BitBuffer,
@@ -51,11 +51,11 @@ struct PacketField {
 }
 
 impl<'trace> PacketRewriter<'trace> {
-    /// A packet without events, with the header and context of the one that `decoder` has just
-    /// begun, of which `window` is the start.
+    /// Creates a packet without events, with the header and context of the packet that `decoder`
+    /// has just begun. `window` is that packet's start.
     ///
-    /// `None` if it cannot be rewritten: it does not say its sizes, or says them behind something
-    /// of no known size (a string), or its first event does not begin with a byte.
+    /// Returns `None` if the packet cannot be rewritten: it has no sizes, or has them after a field
+    /// of unknown size (a string), or its first event does not begin at a byte.
     pub fn new(
         trace: &'trace Trace,
         decoder: &StreamDecoder<'trace>,
@@ -67,7 +67,8 @@ impl<'trace> PacketRewriter<'trace> {
         let head = window.bytes.get(..head_bytes).filter(|_| window.start == 0)?;
         let mut places = PacketFieldFinder { found: Vec::new(), bit: 0 };
         let kinds = [trace.packet_header.as_ref(), class.packet_context.as_ref()];
-        // Where this ends early, what was found is good, and what is missing is missed below.
+        // If the walk ends early, the places found so far are valid, and the checks below find a
+        // missing size.
         let _ = kinds.into_iter().flatten().try_for_each(|kind| places.walk(kind));
         let has = |role| places.found.iter().any(|place| place.role == role);
         if !header_bits.is_multiple_of(8) || !has(Role::ContentSize) || !has(Role::PacketSize) {
@@ -84,7 +85,7 @@ impl<'trace> PacketRewriter<'trace> {
     ///
     /// # Errors
     ///
-    /// Those of decoding: none, as the event was decoded before.
+    /// Returns an error if the event cannot be decoded, which cannot happen: it was decoded before.
     pub fn event(&mut self, event: WholeEvent<'_, '_>) -> Result<(), DecodeError> {
         let WholeEvent { class: event, mut cursor, mut state } = event;
         let class = self.class;
@@ -95,36 +96,35 @@ impl<'trace> PacketRewriter<'trace> {
         Ok(())
     }
 
-    /// Bytes of the packet so far, header and context included.
+    /// Returns the size of the packet so far in bytes, header and context included.
     pub const fn bytes(&self) -> u64 {
         self.events.position.div_ceil(8)
     }
 
-    /// Returns the distance, in cycles of the clock, that two consecutive events of the packet must
-    /// be closer than; `None` if it does not matter: their headers have all bits of the time, or
-    /// none.
+    /// Returns the limit of the time between two consecutive events of the packet, in cycles of the
+    /// clock. `None` means no limit: event headers have all bits of the time, or none.
     pub fn reach_cycles(&self) -> Option<u64> {
         self.reach_cycles
     }
 
-    /// Bytes that wait for [`PacketRewriter::drain`].
+    /// Returns the number of bytes that wait for [`PacketRewriter::drain`].
     pub const fn waiting_bytes(&self) -> usize {
         self.events.bytes.len()
     }
 
-    /// Returns the number of bytes at the packet's start that only [`PacketRewriter::finish`]
-    /// returns.
+    /// Returns the size of the packet's header and context in bytes; only
+    /// [`PacketRewriter::finish`] returns them.
     pub const fn head_bytes(&self) -> usize {
         self.head.len()
     }
 
-    /// Appends to `out` what is finished of the packet behind its head.
+    /// Appends to `out` the finished bytes after the packet's header and context.
     pub fn drain(&mut self, out: &mut Vec<u8>) {
         self.events.drain(out);
     }
 
-    /// Ends the packet: its last bytes are appended to `out`, as by [`PacketRewriter::drain`],
-    /// and its head is the answer. Its size is that of its content, in whole bytes.
+    /// Ends the packet: appends its last bytes to `out` and returns its header and context. The
+    /// packet's size is the size of its content in whole bytes.
     pub fn finish(mut self, new: &NewPacket, out: &mut Vec<u8>) -> Vec<u8> {
         let content_bits = self.events.position;
         let packet_bits = self.bytes() * 8;
@@ -146,14 +146,14 @@ impl<'trace> PacketRewriter<'trace> {
     }
 }
 
-/// Finds the places of fields as long as they are the same in all packets.
+/// Finds the places of the fields before which all fields have constant sizes.
 struct PacketFieldFinder {
     found: Vec<PacketField>,
     bit: u64,
 }
 
 impl PacketFieldFinder {
-    /// Walks over a field; returns `None` at the first one of unknown size.
+    /// Walks over a field; returns `None` at the first field of unknown size.
     fn walk(&mut self, kind: &Type) -> Option<()> {
         match kind {
             Type::Integer(integer) => self.integer(integer),
@@ -199,7 +199,7 @@ impl PacketFieldFinder {
     }
 }
 
-/// The fewest bits that an integer in `kind` has which sets a clock.
+/// Returns the least size in bits of an integer in `kind` that sets a clock.
 fn fewest_clock_bits(kind: &Type) -> Option<u32> {
     match kind {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
@@ -217,7 +217,7 @@ fn fewest_clock_bits(kind: &Type) -> Option<u32> {
     }
 }
 
-/// Copies a field from where `cursor` is to the end of `out`.
+/// Copies the field at `cursor` to the end of `out`.
 fn copy_field(
     kind: &Type,
     cursor: &mut Cursor<'_>,
@@ -298,8 +298,8 @@ fn copy_integer(
     Ok(())
 }
 
-/// Puts an integer of variable length into as many bytes as it had, which may be more than it
-/// needs.
+/// Writes an integer of variable length with its original number of bytes, which may be more than
+/// it needs.
 fn put_leb128(value: u64, signed: bool, bytes: u64, out: &mut BitBuffer) {
     let mut rest = if signed { i128::from(value as i64) } else { i128::from(value) };
     for left in (0..bytes).rev() {
@@ -309,7 +309,7 @@ fn put_leb128(value: u64, signed: bool, bytes: u64, out: &mut BitBuffer) {
     }
 }
 
-/// Copies elements; `form` is their alignment, their number, and whether they are text.
+/// Copies elements; `form` is their alignment, their number, and true if they are text.
 fn copy_elements(
     element: &Type,
     form: (u64, u64, bool),
@@ -328,13 +328,13 @@ fn copy_elements(
     (0..length).try_for_each(|_| copy_field(element, cursor, state, out))
 }
 
-/// A piece of a packet that grows bit by bit.
+/// A part of a packet that grows bit by bit.
 #[derive(Debug, Clone)]
 struct BitBuffer {
     bytes: Vec<u8>,
     /// Start of `bytes` in the packet, in bytes.
     origin: u64,
-    /// The next bit, counted from the packet's start.
+    /// Next bit, counted from the packet's start.
     position: u64,
 }
 
@@ -344,7 +344,7 @@ impl BitBuffer {
         self.extend();
     }
 
-    /// Makes all bytes up to the position.
+    /// Extends the bytes up to the position.
     fn extend(&mut self) {
         let length = self.position.div_ceil(8) - self.origin;
         self.bytes.resize(length as usize, 0);
@@ -357,13 +357,13 @@ impl BitBuffer {
         store_bits(&mut self.bytes, at, bits, big_endian, value);
     }
 
-    /// The position is at a byte's start: strings and text are aligned so.
+    /// Appends bytes; the position must be at a byte boundary, which strings and text guarantee.
     fn put_bytes(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         self.position += bytes.len() as u64 * 8;
     }
 
-    /// Moves to `out` all bytes but one that has bits left.
+    /// Moves all complete bytes to `out`; a byte with free bits stays.
     fn drain(&mut self, out: &mut Vec<u8>) {
         let whole = (self.position / 8 - self.origin) as usize;
         out.extend(self.bytes.drain(..whole));
@@ -371,9 +371,8 @@ impl BitBuffer {
     }
 }
 
-/// Writes the low `bits` (1 to 64) of `value` over those from bit `at` of `bytes` on. Bits of a
-/// byte count from its lowest, or, if the first byte is the highest, from its highest (CTF 1.8,
-/// §4.1.2).
+/// Writes the low `bits` (1 to 64) of `value` to `bytes`, from bit `at` on. Bits of a byte are
+/// numbered from the lowest, or, if `big_endian`, from the highest (CTF 1.8, §4.1.2).
 fn store_bits(bytes: &mut [u8], at: u64, bits: u32, big_endian: bool, value: u64) {
     let (mut at, mut left) = (at, bits);
     while left > 0 {
@@ -409,7 +408,7 @@ mod tests {
                     let mut cursor = Cursor::new(&bytes, 0, at, 80);
                     let expected = value & (u64::MAX >> (64 - bits));
                     assert_eq!(cursor.take(bits, big_endian), Ok(expected), "{bits} at {at}");
-                    // And nothing else has changed.
+                    // No other bit has changed.
                     store_bits(&mut bytes, at, bits, big_endian, 0);
                     let mut untouched = [0x5a_u8; 10];
                     store_bits(&mut untouched, at, bits, big_endian, 0);

@@ -1,4 +1,4 @@
-//! Traces made by the writer: a seeded generator, and what is needed to hold its traces against
+//! Traces made by the writer: a seeded generator, and helpers to compare its traces with
 //! babeltrace2.
 #![allow(dead_code, reason = "each test uses a part")]
 
@@ -17,10 +17,10 @@ use trackway_ctf::write::{
 use trackway_schema::context::{PROCNAME, VPID, VTID};
 use trackway_schema::{EventDescription, Field, FieldKind, Label, Scalar};
 
-/// Time at which all test traces begin.
+/// Begin time of all test traces.
 pub(crate) const START_NS: u64 = 1_000_000_000_000;
 
-/// A folder that is removed when it goes out of scope, also by a failing test.
+/// A folder that is removed when it goes out of scope, even if the test fails.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -45,12 +45,13 @@ impl Drop for Folder {
     }
 }
 
-/// babeltrace2's standard output and error for a trace, with times in UTC; `None`, and a note, if
-/// it is not installed.
+/// Returns babeltrace2's standard output and error for a trace, with times in UTC. Returns `None`,
+/// and prints a note, if babeltrace2 is not installed.
 pub(crate) fn run_babeltrace(path: &Path) -> Option<(Vec<u8>, String)> {
     let output = Command::new("babeltrace2").arg(path).env("TZ", "UTC").output();
     let Ok(output) = output else {
-        // Not by a macro: what those write is kept back of tests that pass.
+        // Written without a macro, because the test harness captures macro output of tests that
+        // pass.
         let line = b"\nskipped, because babeltrace2 is not installed\n";
         let _ = std::io::Write::write_all(&mut std::io::stderr(), line);
         return None;
@@ -111,7 +112,7 @@ pub(crate) enum Header {
     Extended,
 }
 
-/// The shortest header that `id` and the time since the last event allow.
+/// Returns the shortest header that `id` and the time since the last event allow.
 pub(crate) fn shortest_header(id: u32, delta: u64) -> Header {
     match id {
         _ if delta >= 1 << 27 => Header::Extended,
@@ -137,7 +138,7 @@ pub(crate) fn push_header(record: &mut Vec<u8>, header: Header, id: u32, time: u
     }
 }
 
-/// One stream, packet by packet.
+/// Writer of one stream, packet by packet.
 #[derive(Default)]
 pub(crate) struct StreamWriter {
     pub(crate) bytes: Vec<u8>,
@@ -174,7 +175,7 @@ impl StreamWriter {
         self.last_time = time;
     }
 
-    /// Ends the packet at `time`, with `padding` bytes behind its content.
+    /// Ends the packet at `time`, with `padding` bytes after its content.
     pub(crate) fn end(&mut self, time: u64, padding: usize) {
         self.fields.timestamp_end = time;
         self.fields.content_bytes = (PACKET_HEADER_BYTES + self.records.len()) as u64;
@@ -228,7 +229,7 @@ fn random_labels(random: &mut Random) -> Vec<Label> {
     (0..1 + random.next_below(6)).map(|number| label(number, random)).collect()
 }
 
-/// Names that TSDL would trip over, were they not escaped.
+/// Names that would be TSDL syntax errors if they were not escaped.
 const NAMES: [&str; 8] = ["event", "struct", "a b", "x-y", "uint8_t", "_n_length", "n", "n"];
 
 fn random_scalar(random: &mut Random, scalar: Scalar, body: &mut Vec<u8>) {
@@ -241,8 +242,8 @@ fn random_scalar(random: &mut Random, scalar: Scalar, body: &mut Vec<u8>) {
     }
 }
 
-/// Never empty: babeltrace2 2.0.4 prints an empty string as the one before it
-/// (bt_field_string_clear() sets its length but leaves the bytes).
+/// Appends a text that is never empty: babeltrace2 2.0.4 prints an empty string as the string
+/// before it (bt_field_string_clear() sets its length but leaves the bytes).
 fn random_text(random: &mut Random, body: &mut Vec<u8>) -> u32 {
     let length = 1 + random.next_below(12);
     for _ in 0..length {
@@ -316,9 +317,9 @@ fn random_body(random: &mut Random, contexts: &Contexts, event: &EventDescriptio
     body
 }
 
-/// A trace of all that the writer can write, the same for the same seed: all types, contexts or
-/// none, ids that need each header, several streams with many equal times, padding, empty
-/// packets, losses of events and packets.
+/// Builds a trace of all that the writer can write, equal for equal seeds: all types, contexts or
+/// none, ids that need each header, several streams with many equal times, padding, empty packets,
+/// losses of events and packets.
 pub(crate) fn random_trace(seed: u64) -> TestTrace {
     let mut random = Random(seed);
     let contexts = Contexts {

@@ -1,6 +1,6 @@
-//! Numbers that look random.
+//! A generator of pseudo-random numbers.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): small, and the same on every machine.
+/// SplitMix64 (Steele, Lea, Flood 2014): small, with the same numbers on every machine.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

@@ -1,32 +1,32 @@
-//! Metadata with types of all kinds, made at random: what no tracer writes, but any may.
+//! Random metadata with types of all kinds: valid, although no tracer writes it.
 
 use super::Random;
 
 /// The limits of generated metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limits {
-    /// CTF 1.8.
+    /// All of CTF 1.8.
     Format,
-    /// Types that babeltrace2 2.0.4 reads correctly. It prints an empty text as the one before it,
-    /// refuses bytes that are in two byte orders, fails an assertion if an event's own context has
-    /// a sequence or a variant, crashes if an event header has a sequence, and reads as 0 some
+    /// Types that babeltrace2 2.0.4 reads correctly. It prints an empty text as the text before it,
+    /// refuses bytes in two byte orders, and fails an assertion if an event's own context has a
+    /// sequence or a variant. It crashes if an event header has a sequence, and reads as 0 some
     /// integers of 61 to 63 bits that lie across nine bytes.
     Babeltrace,
 }
 
-/// Most nesting of generated types.
+/// Maximum nesting of generated types.
 const DEPTH: u32 = 3;
 
-/// Byte at which a packet's content size stands, in a trace of [`random_metadata`].
-/// No generated type has an alignment that would move it.
+/// Byte offset of the content size in a packet of [`random_metadata`]. No generated type has an
+/// alignment that would move it.
 const CONTENT_SIZE_BYTE: usize = 8;
 
-/// Returns true if such a trace is big endian.
+/// Returns true if a trace of [`random_metadata`] is big-endian.
 pub(crate) fn is_big_endian(metadata: &str) -> bool {
     metadata.contains("byte_order = be;\n")
 }
 
-/// A packet of any `bytes`, with its magic number and sizes where they belong.
+/// Returns a packet of `bytes` random bytes, with a valid magic number and valid sizes.
 pub(crate) fn random_packet(random: &mut Random, metadata: &str, bytes: usize) -> Vec<u8> {
     let mut packet: Vec<u8> = (0..bytes)
         .map(|_| if random.next_below(4) == 0 { 0 } else { random.next() as u8 })
@@ -40,7 +40,7 @@ pub(crate) fn random_packet(random: &mut Random, metadata: &str, bytes: usize) -
     packet
 }
 
-/// Says in a packet's context that its content is of so many bits.
+/// Sets the content size in a packet's context to `bits`.
 pub(crate) fn set_content_size(packet: &mut [u8], metadata: &str, bits: u64) {
     let bits = if is_big_endian(metadata) { bits.to_be_bytes() } else { bits.to_le_bytes() };
     packet[CONTENT_SIZE_BYTE..CONTENT_SIZE_BYTE + 8].copy_from_slice(&bits);
@@ -49,12 +49,12 @@ pub(crate) fn set_content_size(packet: &mut [u8], metadata: &str, bits: u64) {
 struct Generator<'random> {
     random: &'random mut Random,
     limits: Limits,
-    /// Number of names so far; each is used once.
+    /// Number of generated names; each name is used once.
     names: u32,
 }
 
-/// TSDL of one stream class with a packet header (a magic number) and a packet context (content
-/// and packet size as the first 16 bytes behind it), an event header and a few events.
+/// Returns TSDL of one stream class with a packet header (a magic number), a packet context
+/// (content and packet size as its first 16 bytes), an event header and a few events.
 pub(crate) fn random_metadata(random: &mut Random, limits: Limits) -> String {
     let mut generator = Generator { random, limits, names: 0 };
     let order = if generator.chance(2) { "le" } else { "be" };
@@ -105,7 +105,7 @@ impl Generator<'_> {
         self.random.next_below(bound) as usize
     }
 
-    /// One time in so many.
+    /// Returns true once in `times` calls, at random.
     fn chance(&mut self, times: u64) -> bool {
         self.random.next_below(times) == 0
     }
@@ -115,7 +115,7 @@ impl Generator<'_> {
         format!("f{}", self.names)
     }
 
-    /// An event header, and how many classes of events it can tell apart.
+    /// Returns an event header, and the number of event classes that it can distinguish.
     fn header(&mut self) -> (String, usize) {
         let clock = "map = clock.monotonic.value;";
         let time_bits = [8, 27, 32][self.next_below(3)];
@@ -148,12 +148,12 @@ impl Generator<'_> {
         if self.chance(4) { format!("align({})", 1 << self.next_below(7)) } else { String::new() }
     }
 
-    /// Members of a structure, a few.
+    /// Returns a few members of a structure.
     fn members(&mut self, depth: u32) -> String {
         (0..self.random.next_below(6)).map(|_| self.member(depth)).collect()
     }
 
-    /// A member, and those before it that it depends on.
+    /// Returns a member, after any members on which it depends.
     fn member(&mut self, depth: u32) -> String {
         let name = self.name();
         match self.random.next_below(if depth == 0 { 6 } else { 11 }) {
@@ -206,7 +206,7 @@ impl Generator<'_> {
         )
     }
 
-    /// A type without a declarator.
+    /// Returns a type without a declarator.
     fn plain_type(&mut self, depth: u32) -> String {
         match self.next_below(if depth == 0 { 4 } else { 5 }) {
             0 | 1 => self.integer(64),
@@ -244,7 +244,7 @@ impl Generator<'_> {
         format!("integer {{ size = {bits}; {alignment}{signed}{order}{base}}}")
     }
 
-    /// An integer that is never large, for lengths.
+    /// Returns an integer with small values only, for lengths.
     fn small(&mut self) -> String {
         format!("integer {{ size = {}; }}", 1 + self.next_below(3))
     }

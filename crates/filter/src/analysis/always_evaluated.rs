@@ -1,29 +1,29 @@
-//! The test whether a filter that says yes has always read a need on its way.
+//! Tests whether every evaluation of a filter that ends in true reads a given need.
 //!
-//! Who fills a frame asks for an element of a sequence before the filter runs, and if it is not
-//! there, the answer is no. The tree asks for it when it comes to it, and says no then. Both are
-//! the same where no way to "yes" leads past it, and nothing is remembered on the ways to it.
+//! The code that fills a frame reads array elements before the filter runs; if an element is
+//! missing, the event fails the filter. The typed tree reads an element only on reaching it, and
+//! then fails. Both agree if every path to "true" reads the element, and no path changes state.
 
 use crate::number;
 use crate::types::{Expr, Filter, Node};
 
-/// Returns true if it makes no difference when the need is read.
+/// Returns true if the result of the filter does not depend on when the need is read.
 pub(crate) fn is_surely_asked(filter: &Filter, need: usize) -> bool {
     filter.cells == 0 && is_asked(&filter.root, need, true)
 }
 
-/// Returns true if the need is read on all ways to this answer.
+/// Returns true if all paths to this answer read the need.
 fn is_asked(expr: &Expr, need: usize, answer: bool) -> bool {
     match &expr.node {
         Node::Not(of) => is_asked(of, need, !answer),
         Node::All(parts) => is_asked_in(parts, need, (true, answer)),
         Node::Either(parts) => is_asked_in(parts, need, (false, answer)),
-        // There is no way to what it is not.
+        // A constant has no path to the opposite answer.
         Node::Number(bits) => number::is_true(*bits, expr.of) != answer,
         Node::Load(own) => *own == need,
-        // The tests come one after the other, and not all of them.
+        // `in` stops at the first alternative that matches, so only its value is always read.
         Node::Within(of, _) => is_asked_ever(of, need),
-        // (Perhaps there is no element that it is asked of.)
+        // `any` never evaluates its condition for an empty sequence.
         Node::Any(..) => false,
         _ => expr.children().into_iter().any(|child| is_asked_ever(child, need)),
     }
@@ -33,13 +33,13 @@ fn is_asked_ever(expr: &Expr, need: usize) -> bool {
     is_asked(expr, need, true) && is_asked(expr, need, false)
 }
 
-/// Parts that are asked one after the other as long as they are `goes_on`, of which it is the
-/// answer that all of them are.
+/// Returns true if all paths of a short-circuit chain to `answer` read the need. Evaluation
+/// continues with the next part while each part yields `goes_on`.
 fn is_asked_in(parts: &[Expr], need: usize, (goes_on, answer): (bool, bool)) -> bool {
     if answer == goes_on {
         return parts.iter().any(|part| is_asked(part, need, goes_on));
     }
-    // One of them is the last one that is asked.
+    // Any part may be the last one that is evaluated.
     for part in parts {
         if !is_asked(part, need, !goes_on) {
             return false;

@@ -1,18 +1,18 @@
-//! A filter relaxed for unknown needs: it reads none of them, and says no only where the first one
-//! does, whatever the unknown values are.
+//! Relaxes a filter for unknown needs: the relaxed filter reads no unknown need, and rejects only
+//! events that the full filter rejects for all values of the unknown needs.
 //!
-//! Each test of something unknown is taken to be true where that makes the filter true, and false
-//! where it stands behind a `!`: that is three-valued logic, in which "perhaps" counts as yes at
-//! the end. So is what must not be asked twice (it remembers, or is chance), and what may not be
-//! there at all (an element): who short-cuts around it must not be stopped by it here.
+//! Each test of an unknown need becomes true, or false behind a `!`. This is three-valued logic in
+//! which "perhaps" counts as true at the end. Parts with state or random results, which must not
+//! run twice, count as unknown. So do elements, which may not exist: the filter may short-circuit
+//! around an element, and a read here would reject the event.
 
 use std::collections::BTreeMap;
 
 use crate::types::{Expr, Filter, Need, Node, Root, Step, Type};
 
 impl Filter {
-    /// This filter where needs are unknown of which `is_unknown` says so; `None`: nothing is left
-    /// to ask, or nothing is unknown.
+    /// Returns this filter relaxed for the needs for which `is_unknown` returns true. Returns
+    /// `None` if no test is left, or no need is unknown.
     #[must_use]
     pub fn relaxed(&self, is_unknown: impl Fn(&Need) -> bool) -> Option<Self> {
         if !self.needs.iter().any(&is_unknown) {
@@ -20,7 +20,7 @@ impl Filter {
         }
         let may_be_asked = |need: &Need| {
             let is_element = matches!(need.place.steps.last(), Some(Step::Element(_)));
-            // (Applications' own contexts may not be there either.)
+            // Application contexts may be absent, too.
             !is_unknown(need) && !is_element && need.place.root != Root::Application
         };
         let known: Vec<bool> = self.needs.iter().map(may_be_asked).collect();
@@ -38,7 +38,7 @@ impl Filter {
     }
 }
 
-/// The expression with unknown parts replaced by `answer`, which lets the whole pass.
+/// Replaces unknown parts of the expression by `answer`, the value that lets the event pass.
 fn relax_expr(expr: &Expr, known: &[bool], answer: bool) -> Expr {
     let all = |parts: &[Expr]| parts.iter().map(|part| relax_expr(part, known, answer)).collect();
     match &expr.node {
@@ -60,7 +60,7 @@ fn truth_constant(is_true: bool) -> Expr {
     Expr::number(is_true.into(), Type::Signed)
 }
 
-/// All of these parts, or one of them, without those that change nothing.
+/// Joins the parts with `&&` or `||`, without the parts that do not affect the result.
 fn join_parts(parts: Vec<Expr>, is_all: bool) -> Expr {
     let is = |part: &Expr, truth: bool| part.constant().is_some_and(|bits| (bits != 0) == truth);
     if parts.iter().any(|part| is(part, !is_all)) {
@@ -74,7 +74,7 @@ fn join_parts(parts: Vec<Expr>, is_all: bool) -> Expr {
     }
 }
 
-/// Returns true if it has an answer, and always the same one.
+/// Returns true if the expression can be evaluated and always has the same value.
 fn is_known(expr: &Expr, known: &[bool]) -> bool {
     let is_known_need = |need: &usize| known.get(*need).is_some_and(|known| *known);
     let is_known_itself = match &expr.node {
@@ -91,7 +91,7 @@ fn is_known(expr: &Expr, known: &[bool]) -> bool {
     is_known_itself && expr.children().into_iter().all(|child| is_known(child, known))
 }
 
-/// Renumbers the needs that are used, in the order in which they come.
+/// Renumbers the used needs in the order of their first use.
 fn renumber_needs(expr: &mut Expr, places: &mut BTreeMap<usize, usize>) {
     let mut place = |need: &mut usize| {
         let next = places.len();

@@ -1,8 +1,9 @@
-//! Filters for integers without a sign whose width is not known.
+//! Detects filters whose result depends on the width of unsigned integers.
 //!
-//! One of less than 64 bits counts with a sign, as it has room for one; one of 64 bits without. So
-//! `a - b < 0` may be true of the former, and never of the latter. But only where arithmetic leaves
-//! what both have alike: neither what is compared as it stands, nor a sum of such, depends on it.
+//! An unsigned integer narrower than 64 bits counts as signed; a 64-bit integer counts as unsigned.
+//! So `a - b < 0` may be true for narrow integers, and never for 64-bit ones. The width matters
+//! only if arithmetic leaves the range that both types share: plain comparisons and comparisons of
+//! sums do not depend on it.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +13,9 @@ use crate::layout::Layout;
 use crate::parse::{Binary, Parsed};
 use crate::types::{Expr, Filter, Node, Root, Type, Widths, check_parsed};
 
-/// The greatest value of an integer of less than 64 bits.
+/// Largest value of an unsigned integer narrower than 64 bits.
 const NARROW_MAX: u128 = u32::MAX as u128;
-/// The greatest that is the same with a sign and without.
+/// Largest value that is equal as a signed and as an unsigned integer.
 const SAME_MAX: u128 = i64::MAX as u128;
 
 /// Returns the fields whose width may change the result of an expression for an event with these
@@ -42,7 +43,7 @@ fn collect_width_sensitive_needs(
 ) {
     let is_arithmetic =
         matches!(expr.node, Node::Arithmetic(..) | Node::Negate(_) | Node::Complement(_));
-    // (What is made a float was the same before.)
+    // Floats do not depend on the width: each integer is converted before the float arithmetic.
     if is_arithmetic && expr.of != Type::Float && upper_bound(expr, is_unsigned).is_none() {
         collect_unsigned_loads(expr, is_unsigned, needs);
     }
@@ -51,7 +52,7 @@ fn collect_width_sensitive_needs(
         .for_each(|child| collect_width_sensitive_needs(child, is_unsigned, needs));
 }
 
-/// The unsigned ones that an expression loads.
+/// Collects the unsigned needs that an expression loads.
 fn collect_unsigned_loads(
     expr: &Expr,
     is_unsigned: &dyn Fn(usize) -> bool,
@@ -65,8 +66,8 @@ fn collect_unsigned_loads(
     expr.children().into_iter().for_each(|child| collect_unsigned_loads(child, is_unsigned, needs));
 }
 
-/// The most that an expression can come to, if it is never less than 0, and the same with a sign
-/// and without.
+/// Returns the largest value of an expression. Returns `None` if the value may be negative or
+/// differ between signed and unsigned arithmetic.
 fn upper_bound(expr: &Expr, is_unsigned: &dyn Fn(usize) -> bool) -> Option<u128> {
     let of = |expr: &Expr| upper_bound(expr, is_unsigned);
     let value = match &expr.node {
@@ -83,9 +84,9 @@ fn upper_bound(expr: &Expr, is_unsigned: &dyn Fn(usize) -> bool) -> Option<u128>
                 _ => return None,
             }
         }
-        // A word has 32 bits for it.
+        // A word holds the length in 32 bits.
         Node::Length(_) => NARROW_MAX,
-        // Whether something is so.
+        // Predicates yield 0 or 1.
         Node::Not(_)
         | Node::Any(..)
         | Node::Sample(_)

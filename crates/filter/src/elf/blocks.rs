@@ -1,28 +1,28 @@
-//! The order of a function's instructions. clang puts what several paths end in where the first of
-//! them is, so that others jump backward though nothing loops; the verifier requires jumps that go
-//! forward. So the blocks of such a function are put in an order in which each stands behind all
-//! that lead to it, which there is if nothing loops.
+//! Orders the instructions of a function. clang places the common end of several paths behind the
+//! first path, so other paths jump backward although nothing loops. The verifier requires forward
+//! jumps. So such a function's blocks are sorted topologically, which is possible if it has no
+//! loop.
 
 use trackway_jit::insn::{CALL, EXIT, Insn, class, jump};
 
 use super::file::FunctionId;
 
-/// An instruction on its way into a program.
+/// An instruction of a function before linking.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Item {
-    /// Its index in its section.
+    /// Index in the section.
     pub(super) at: usize,
     pub(super) insn: Insn,
-    /// Its second half.
+    /// Second half of a wide instruction.
     pub(super) half: Option<Insn>,
-    /// The function that it calls, or whose address it loads.
+    /// Function that the instruction calls, or whose address it loads.
     pub(super) callee: Option<FunctionId>,
-    /// The instruction that it jumps to, by its index in the section.
+    /// Index in the section of the jump target.
     pub(super) target: Option<usize>,
 }
 
 impl Item {
-    /// A jump to an instruction.
+    /// Creates a jump to an instruction.
     fn goto(at: usize, target: usize) -> Self {
         let insn = Insn { op: class::JMP | jump::JA, ..Insn::default() };
         Self { at, insn, half: None, callee: None, target: Some(target) }
@@ -33,7 +33,7 @@ impl Item {
         is_class && !matches!(self.insn.op, CALL | EXIT)
     }
 
-    /// Returns true if the next instruction may follow.
+    /// Returns true if control may continue with the next instruction.
     fn falls_through(&self) -> bool {
         self.insn.op != EXIT && !(self.is_jump() && self.insn.op & 0xf0 == jump::JA)
     }
@@ -43,7 +43,7 @@ impl Item {
     }
 }
 
-/// A jump's target, by the index of the jump.
+/// Returns the target of a jump at index `at`; `None` for other instructions.
 pub(super) fn jump_target(at: usize, insn: Insn) -> Option<usize> {
     let is_class = matches!(insn.class(), class::JMP | class::JMP32);
     if !is_class || matches!(insn.op, CALL | EXIT) {
@@ -54,17 +54,17 @@ pub(super) fn jump_target(at: usize, insn: Insn) -> Option<usize> {
     usize::try_from(at as i64 + 1 + by).ok()
 }
 
-/// Instructions that are entered at the first and left behind the last.
+/// A basic block: control enters at the first instruction and leaves after the last.
 struct Block {
     /// The range of the function's items.
     items: std::ops::Range<usize>,
-    /// The block behind, if its last instruction may lead there, and the one that it jumps to.
+    /// Following block, if control may fall through to it, and the block of the jump target.
     next: Option<usize>,
     to: Option<usize>,
 }
 
-/// The items of a function in an order in which all jumps go forward. As they are if they do so
-/// already, or if there is no such order: then the verifier says what is wrong.
+/// Orders the items of a function so that all jumps go forward. Returns them unchanged if they
+/// already do, or if no such order exists: then the verifier reports the error.
 pub(super) fn order_items(items: Vec<Item>) -> Vec<Item> {
     let is_backward = |item: &Item| item.target.is_some_and(|target| target <= item.at);
     if !items.iter().any(is_backward) {
@@ -76,7 +76,7 @@ pub(super) fn order_items(items: Vec<Item>) -> Vec<Item> {
     }
 }
 
-/// Parts a function at its jumps and their targets. `None` if a jump leads out of it.
+/// Splits a function at its jumps and their targets. Returns `None` if a jump leaves it.
 fn split_into_blocks(items: &[Item]) -> Option<Vec<Block>> {
     let place = |at: usize| items.binary_search_by_key(&at, |item| item.at).ok();
     let mut begins = vec![false; items.len() + 1];
@@ -108,8 +108,7 @@ fn split_into_blocks(items: &[Item]) -> Option<Vec<Block>> {
     starts.iter().enumerate().map(block).collect()
 }
 
-/// All blocks, each behind those that lead to it. `None` if some lead to each other, or if nothing
-/// leads to one.
+/// Sorts the blocks topologically. Returns `None` if there is a loop or an unreachable block.
 fn order_blocks(blocks: &[Block]) -> Option<Vec<usize>> {
     #[derive(Clone, Copy, PartialEq)]
     enum Mark {
@@ -119,11 +118,11 @@ fn order_blocks(blocks: &[Block]) -> Option<Vec<usize>> {
     }
     let mut marks = vec![Mark::New; blocks.len()];
     let mut done = Vec::with_capacity(blocks.len());
-    // Blocks that are being looked at, with how many of their two ways were gone.
+    // Blocks on the current path, each with the number of its successors already visited.
     let mut open = vec![(0, 0)];
     marks[0] = Mark::Open;
     while let Some((block, ways)) = open.last_mut() {
-        // The way on is gone last, so that it comes right behind if nothing else must be between.
+        // Visits the fall-through successor last, so that it directly follows if possible.
         let way = match ways {
             0 => blocks[*block].to,
             1 => blocks[*block].next,
@@ -148,7 +147,7 @@ fn order_blocks(blocks: &[Block]) -> Option<Vec<usize>> {
     (done.len() == blocks.len()).then_some(done)
 }
 
-/// The blocks in their order; where the one behind is another now, a jump leads there.
+/// Joins the blocks in this order, and adds jumps to fall-through successors that moved away.
 fn join_blocks(items: &[Item], blocks: &[Block], order: &[usize]) -> Vec<Item> {
     let mut joined = Vec::with_capacity(items.len());
     for (place, &number) in order.iter().enumerate() {
@@ -162,12 +161,12 @@ fn join_blocks(items: &[Item], blocks: &[Block], order: &[usize]) -> Vec<Item> {
     joined
 }
 
-/// Returns the place of each item of a function, from its beginning, and the length of all.
+/// Returns the offset of each item from the start of the function, and the total length.
 pub(super) fn item_offsets(items: &[Item]) -> (Vec<(usize, usize)>, usize) {
     let mut end = 0;
     let mut places: Vec<(usize, usize)> = Vec::with_capacity(items.len());
     for item in items {
-        // Of those with the same index the first is the file's own.
+        // The first of several items with the same index is the original one.
         places.push((item.at, end));
         end += item.width();
     }
@@ -197,13 +196,13 @@ mod tests {
         plain_item(at, Insn { op: EXIT, ..K })
     }
 
-    /// Jumps if register 0 has one of these bits.
+    /// Creates a jump that is taken if register 0 has one of the bits of `immediate`.
     fn branch_item(at: usize, immediate: i32, target: usize) -> Item {
         let insn = Insn { op: class::JMP | source::K | jump::JSET, immediate, ..K };
         Item { target: Some(target), ..plain_item(at, insn) }
     }
 
-    /// Returns register 0 at the end; `None` if that is not reached.
+    /// Returns register 0 at the end, or `None` if the exit is not reached.
     fn run(items: &[Item], first: u64) -> Option<u64> {
         let (mut r0, mut index) = (first, 0);
         for _ in 0..1000 {
@@ -236,7 +235,7 @@ mod tests {
         let items = vec![add_item(0, 1), branch_item(1, 1, 0), exit_item(2)];
         let ats: Vec<usize> = order_items(items).iter().map(|item| item.at).collect();
         assert_eq!(ats, [0, 1, 2]);
-        // So does what is never reached, and what jumps out of the function.
+        // Functions with unreachable code, or with jumps out of the function, stay unchanged.
         for target in [1, 9] {
             let items = vec![Item::goto(0, 3), add_item(1, 1), exit_item(2), Item::goto(3, target)];
             assert_eq!(order_items(items).len(), 4);
@@ -245,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_shared_end_goes_behind_all_that_lead_there() {
-        // clang's: the end of two paths is behind the first of them.
+        // clang's order: the common end of two paths follows the first path.
         let items = vec![
             branch_item(0, 1, 4),
             add_item(1, 7),
@@ -262,13 +261,14 @@ mod tests {
     }
 
     proptest! {
-        /// Blocks that lead to later ones only, in any order: put in order, they do the same.
+        /// Functions whose blocks only lead forward keep their result when reordered from any
+        /// order.
         #[test]
         fn any_order_can_be_put_right(
             ways in proptest::collection::vec((0_usize..100, 0_usize..100, 1_i32..64), 1..20),
             keys in proptest::collection::vec(any::<u64>(), 20),
         ) {
-            // Block n is: a number, a branch, a jump; the last one: a number, an exit.
+            // Block n is a number, a branch and a jump; the last block is a number and an exit.
             let count = ways.len();
             let mut order: Vec<usize> = (1..=count).collect();
             order.sort_by_key(|&block| keys[block - 1]);
@@ -288,7 +288,7 @@ mod tests {
                 items.push(Item::goto(at + 2, later(b)));
             }
             let sorted = order_items(items.clone());
-            // What is never reached stays, and so does all of the function then.
+            // Unreachable code stays, and then the whole function stays unchanged.
             let is_whole = sorted.len() >= items.len();
             prop_assert!(is_whole);
             for first in 0..64 {

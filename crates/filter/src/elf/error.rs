@@ -1,30 +1,30 @@
-//! Errors of a file, with their place.
+//! Errors of an ELF file, with their locations.
 
 use std::fmt;
 
-/// Why a file is no filter.
+/// The reason why a file is no filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// The instruction that it is about, if it is about one.
+    /// The faulty instruction, if the error concerns one.
     pub place: Option<Box<Location>>,
     /// The message, without a full stop.
     pub message: String,
-    /// Advice.
+    /// Advice for the user.
     pub hint: Option<String>,
 }
 
 /// The location of an instruction in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// The function that it is in.
+    /// Function that contains the instruction.
     pub function: String,
-    /// The section that the function is in.
+    /// Section that contains the function.
     pub section: String,
-    /// Its index in the section, as `llvm-objdump -d` counts.
+    /// Index of the instruction in the section, counted like `llvm-objdump -d`.
     pub insn: usize,
     /// The instruction, as text.
     pub code: String,
-    /// The line of the source that it is of, if the file says so.
+    /// Source line of the instruction, if the file has debug information.
     pub source: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The content of a file: sections, functions, relocations. Walked once; hostile.
+//! Reads an ELF file's sections, functions and relocations in one pass; the file may be hostile.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,25 +15,25 @@ use trackway_jit::insn::{INSN_BYTES, Insn};
 use super::error::Error;
 use super::{FILE_BYTES_MAX, FILE_PARTS_MAX, NAME_BYTES_MAX, source};
 
-/// A section that filters can use: code, or what only is read.
+/// A section that filters can use: code or read-only data.
 pub(super) struct Section<'d> {
     pub(super) name: String,
     pub(super) index: SectionIndex,
     pub(super) data: &'d [u8],
     pub(super) is_code: bool,
-    /// True if a part of it is to be replaced when it is linked.
+    /// True if relocations change the section's data.
     pub(super) is_relocated: bool,
 }
 
-/// Place of a function in [`File::functions`].
+/// Index of a function in [`File::functions`].
 pub(super) type FunctionId = usize;
 
-/// A function.
+/// A function in a section.
 pub(super) struct Function {
     symbol: SymbolIndex,
-    /// Place of its section in [`File::sections`].
+    /// Index of the function's section in [`File::sections`].
     pub(super) section: usize,
-    /// Its instructions, of those of its section.
+    /// Instructions of the function, as a range in its section.
     pub(super) insns: std::ops::Range<usize>,
 }
 
@@ -44,7 +44,7 @@ pub(super) enum Kind {
     Wide,
     /// The target of a call.
     Call,
-    /// Something else, by its number.
+    /// Another relocation type, by its number.
     Other(u32),
 }
 
@@ -57,18 +57,18 @@ pub(super) struct Relocation {
 
 /// The target of a relocation.
 pub(super) enum Target {
-    /// So many bytes behind the beginning of a section, by its place in [`File::sections`].
+    /// An offset in bytes into a section, by its index in [`File::sections`].
     Section(usize, u64),
-    /// A symbol in no section that filters can use: the reason, and its name.
+    /// A symbol outside the sections that filters can use: the reason, and the symbol's name.
     Nowhere(&'static str, String),
 }
 
-/// A file that was gone through.
+/// An ELF file whose contents were read.
 pub(super) struct File<'d> {
     elf: ElfFile64<'d, LittleEndian>,
     sections: Vec<Section<'d>>,
     by_index: HashMap<usize, usize>,
-    /// `None` for names that several have.
+    /// Section indices by name; `None` for names of several sections.
     by_name: HashMap<String, Option<usize>>,
     functions: Vec<Function>,
     relocations: BTreeMap<(usize, usize), Relocation>,
@@ -76,7 +76,7 @@ pub(super) struct File<'d> {
 }
 
 impl<'d> File<'d> {
-    /// Goes through the bytes of a file.
+    /// Reads the bytes of an ELF file.
     pub(super) fn read(bytes: &'d [u8]) -> Result<Self, Error> {
         if bytes.len() > FILE_BYTES_MAX {
             return Err(Error::new(format!("it is longer than {FILE_BYTES_MAX} bytes")));
@@ -119,7 +119,7 @@ impl<'d> File<'d> {
             if is_writable || !is_code && !is_data {
                 continue;
             }
-            // Names may overlap, so that all together may be longer than the file.
+            // Section names may overlap, so their total length may exceed the file's.
             let name = section.name().map_err(|error| Error::new(error.to_string()))?;
             if name.len() > NAME_BYTES_MAX || self.sections.len() == FILE_PARTS_MAX {
                 let why = format!("it has more than {FILE_PARTS_MAX} sections, or long names");
@@ -168,7 +168,7 @@ impl<'d> File<'d> {
             };
             self.functions.push(Function { symbol: symbol.index(), section, insns });
         }
-        // In the order of the file, so that one can be found by its first instruction.
+        // In file order, so that a search by the first instruction finds each function.
         self.functions.sort_by_key(|function| (function.section, function.insns.start));
         for pair in self.functions.windows(2) {
             if pair[0].section == pair[1].section && pair[0].insns.end > pair[1].insns.start {
@@ -209,7 +209,7 @@ impl<'d> File<'d> {
         &self.sections
     }
 
-    /// The only section of this name.
+    /// Returns the section of this name; fails if there are several.
     pub(super) fn section(&self, name: &str) -> Result<Option<&Section<'d>>, Error> {
         match self.by_name.get(name) {
             None => Ok(None),
@@ -218,14 +218,14 @@ impl<'d> File<'d> {
         }
     }
 
-    /// A symbol's name, or as much of it as is worth showing.
+    /// Returns a symbol's name, shortened for messages.
     fn symbol_name(&self, symbol: SymbolIndex) -> String {
         let symbol = self.elf.symbol_by_index(symbol).ok();
         let name = symbol.and_then(|symbol| symbol.name_bytes().ok()).unwrap_or(b"?");
         String::from_utf8_lossy(&name[..name.len().min(NAME_BYTES_MAX)]).into_owned()
     }
 
-    /// A function's name.
+    /// Returns a function's name.
     pub(super) fn name(&self, id: FunctionId) -> String {
         self.symbol_name(self.functions[id].symbol)
     }
@@ -234,18 +234,18 @@ impl<'d> File<'d> {
         &self.functions[id]
     }
 
-    /// The function that begins at this instruction of a section, by its index in the file.
+    /// Returns the function that begins at this instruction of a section, by its ELF index.
     pub(super) fn function_at(&self, section: SectionIndex, insn: usize) -> Option<FunctionId> {
         self.function_in(*self.by_index.get(&section.0)?, insn)
     }
 
-    /// The same by the section's place in [`Self::sections`].
+    /// Finds a function like [`Self::function_at`], by the section's index in [`Self::sections`].
     pub(super) fn function_in(&self, section: usize, insn: usize) -> Option<FunctionId> {
         let key = |function: &Function| (function.section, function.insns.start);
         self.functions.binary_search_by_key(&(section, insn), key).ok()
     }
 
-    /// An instruction of a section; beyond the end one whose operation is none.
+    /// Returns an instruction of a section; beyond the end, one with an invalid opcode.
     pub(super) fn insn(&self, section: usize, insn: usize) -> Insn {
         let bytes = self.sections[section].data.get(insn.saturating_mul(INSN_BYTES)..);
         let bytes = bytes.and_then(|bytes| bytes.first_chunk());
@@ -260,7 +260,7 @@ impl<'d> File<'d> {
     pub(super) fn target(&self, relocation: Relocation) -> Target {
         let symbol = relocation.target.and_then(|index| self.elf.symbol_by_index(index).ok());
         let Some(symbol) = symbol else { return Target::Nowhere("is nothing", "?".into()) };
-        // What is static may be named by its section.
+        // Relocations of static symbols may name the section instead of the symbol.
         let section = || self.elf.section_by_index(symbol.section_index()?).ok();
         let name = || match self.symbol_name(symbol.index()) {
             name if !name.is_empty() => name,
@@ -278,7 +278,7 @@ impl<'d> File<'d> {
         }
     }
 
-    /// The line of the source that an instruction of a section is of.
+    /// Returns the source line of an instruction.
     pub(super) fn source(&self, section: usize, insn: usize) -> Option<String> {
         self.source.find(&self.sections[section].name, insn * INSN_BYTES)
     }

@@ -1,5 +1,5 @@
-//! A program, put together of the functions that it calls, callers first: so that all calls go
-//! forward, as the verifier requires. (That jumps do so is the work of `blocks`.)
+//! Links a program from the functions that it calls, callers first: so all calls go forward, as the
+//! verifier requires. (`blocks` makes the jumps go forward.)
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,18 @@ use super::blocks::{Item, item_offsets, jump_target, order_items};
 use super::error::{Error, Location};
 use super::file::{File, FunctionId, Kind, Target};
 
-/// A jump whose distance is its immediate.
+/// A jump whose distance is in its immediate.
 const LONG: u8 = class::JMP32 | jump::JA;
 
-/// A program, and where its instructions are from.
+/// A program, and the origins of its instructions.
 pub(super) struct LinkedProgram {
     pub(super) insns: Vec<Insn>,
-    /// For each the function, and the index in its section.
+    /// Function of each instruction, and its index in the section.
     origins: Vec<(FunctionId, usize)>,
 }
 
 impl LinkedProgram {
-    /// Returns the place in the file of an instruction of the program.
+    /// Returns the location in the file of a program's instruction.
     pub(super) fn location_of(
         &self,
         file: &File<'_>,
@@ -38,7 +38,7 @@ impl LinkedProgram {
     }
 }
 
-/// An instruction of a section, as the file has it.
+/// Describes an instruction of a section before linking.
 fn instruction_location(file: &File<'_>, function: FunctionId, insn: usize) -> Location {
     let section = file.function(function).section;
     let line = Line { insn: file.insn(section, insn), next: file.insn(section, insn + 1) };
@@ -51,11 +51,11 @@ fn instruction_location(file: &File<'_>, function: FunctionId, insn: usize) -> L
     }
 }
 
-/// The constants of a filter: sections that its programs name, whole.
+/// Constants of a filter: the sections that its programs refer to, each complete.
 #[derive(Default)]
 pub(super) struct Constants {
     bytes: Vec<u8>,
-    /// Start of a section in them.
+    /// Offset of each section among the constants.
     starts: BTreeMap<usize, usize>,
 }
 
@@ -87,17 +87,17 @@ impl Constants {
     }
 }
 
-/// The result of an instruction.
+/// An instruction after its relocation.
 enum ResolvedInsn {
-    /// Itself.
+    /// The instruction itself.
     Plain(Insn),
     /// A call of a function, or its address.
     Function(FunctionId),
-    /// A load of a number.
+    /// A load of a constant.
     Number(u64),
 }
 
-/// The program that begins with a function.
+/// Links the program that begins with a function.
 pub(super) fn link_program(
     file: &File<'_>,
     entry: FunctionId,
@@ -105,7 +105,7 @@ pub(super) fn link_program(
 ) -> Result<LinkedProgram, Error> {
     let mut order = CallOrder { file, done: Vec::new(), open: Vec::new(), insns: 0 };
     order.visit(entry, constants)?;
-    // Functions that are done first are called by those that are done later.
+    // Callees are finished before their callers, so the reverse order puts callers first.
     let functions = order.done.into_iter().rev();
     let functions =
         functions.map(|id| Ok((id, order_items(read_function_items(file, id, constants)?))));
@@ -125,7 +125,7 @@ pub(super) fn link_program(
 }
 
 impl LinkedProgram {
-    /// Adds a function, now that it is known where all begin.
+    /// Appends a function to the program, given the starts of all functions.
     fn push(&mut self, id: FunctionId, items: &[Item], starts: &BTreeMap<FunctionId, usize>) {
         let (places, _) = item_offsets(items);
         let place = |at: usize| places.binary_search_by_key(&at, |place| place.0).ok();
@@ -140,7 +140,7 @@ impl LinkedProgram {
                 let distance = (start + places[place].1) as i64 - here - 1;
                 match insn.op {
                     LONG => insn.immediate = distance as i32,
-                    // Programs are so short that it fits.
+                    // The distance fits 16 bits: programs are short enough.
                     _ => insn.offset = distance as i16,
                 }
             }
@@ -152,7 +152,7 @@ impl LinkedProgram {
     }
 }
 
-/// The instructions of a function, with what their relocations name.
+/// Reads the instructions of a function, and applies their relocations.
 fn read_function_items(
     file: &File<'_>,
     id: FunctionId,
@@ -186,17 +186,17 @@ fn read_function_items(
     Ok(items)
 }
 
-/// Functions, each behind all that it calls.
+/// Functions in the order of the search, callees before their callers.
 struct CallOrder<'f, 'd> {
     file: &'f File<'d>,
     done: Vec<FunctionId>,
-    /// The functions being linked, each called by the one before.
+    /// Chain of calls that leads to the current function.
     open: Vec<FunctionId>,
     insns: usize,
 }
 
 impl CallOrder<'_, '_> {
-    /// Goes no deeper than there are functions in a program.
+    /// Visits a function and its callees. The depth is at most the number of functions.
     fn visit(&mut self, id: FunctionId, constants: &mut Constants) -> Result<(), Error> {
         let function = self.file.function(id);
         self.insns += function.insns.len();

@@ -1,18 +1,18 @@
-//! Filters in C: from what `clang -O2 -target bpf -c` makes to an object.
+//! Filters in C: from the output of `clang -O2 -target bpf -c` to an object.
 //!
-//! The file is taken for hostile. What is used of it is copied into an object of the project's own
-//! form, with functions in the order in which they are called, and verified as those who run it
-//! verify it; nothing else of the file goes further. How a file says what is what
-//! (`include/trackway/filter.h` has the macros): docs/design/0008-filters.md, "Filters in C".
+//! The file may be hostile. The used parts are copied into an object of Trackway's own format, with
+//! functions in call order, and verified with the checks of the programs that run filters. Nothing
+//! else of the file is kept. Section names and formats: docs/design/0008-filters.md, "Filters in
+//! C"; the macros are in `include/trackway/filter.h`.
 //!
-//! | part | what it does |
+//! | part | task |
 //! |---|---|
-//! | `file` | sections, functions, relocations, gone through once |
-//! | `needs` | what slots are, from text |
-//! | `link` | a program of its functions and constants |
-//! | `blocks` | the order of a function's instructions |
-//! | `state` | how many cells programs use |
-//! | `source` | lines of the source, if the file has them |
+//! | `file` | reads sections, functions and relocations in one pass |
+//! | `needs` | parses the slots of a frame |
+//! | `link` | links a program from functions and constants |
+//! | `blocks` | orders the instructions of a function |
+//! | `state` | counts the cells that programs use |
+//! | `source` | finds source lines, if the file has debug information |
 
 mod blocks;
 mod error;
@@ -35,50 +35,50 @@ use link::{Constants, LinkedProgram};
 pub use error::{Error, Location};
 pub(crate) use needs::is_path;
 
-/// Largest file that is read, in bytes.
+/// Maximum size of an ELF file, in bytes.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
-/// Most sections that are looked at, and most functions.
+/// Maximum number of sections, and of functions, in a file.
 const FILE_PARTS_MAX: usize = 1024;
-/// Longest name of a section, in bytes.
+/// Maximum length of a section name, in bytes.
 const NAME_BYTES_MAX: usize = 255;
-/// Largest object that is made, in bytes: one that is longer would fit no session.
+/// Maximum size of an object, in bytes: a larger one would fit no session.
 pub const OBJECT_BYTES_MAX: usize = BLOCK_BYTES_MAX / 2;
-/// At least what an object has in front of a program, an alternative (with its padding), and all of
-/// them, in bytes.
+/// Upper bound of each header's size in an object, in bytes: of a program, of an alternative (with
+/// its padding), and of the object.
 const HEAD_BYTES: usize = 8;
-/// Bytes before a need's path.
+/// Size of a need without its path, in bytes.
 const NEED_BYTES: usize = 2;
-/// Most filters of a file, and most programs of a filter.
+/// Maximum number of filters in a file, and of programs in a filter.
 const COUNT_MAX: usize = 255;
-/// In front of the names of sections with programs.
+/// Prefix of the names of sections with programs.
 const PROGRAMS_PREFIX: &str = "trackway/";
-/// In front of the names of sections with needs.
+/// Prefix of the names of sections with needs.
 const NEEDS_PREFIX: &str = "trackway_needs/";
 
-/// The filters of a file.
+/// The filters of an ELF file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filters {
-    /// The filters, as alternatives in the order of the file.
+    /// The filters as alternatives of one object, in the order of the file.
     pub object: Object,
-    /// Their names.
+    /// Names of the filters.
     pub names: Vec<String>,
 }
 
-/// The bytes of the object that a file comes to: verified, [`OBJECT_BYTES_MAX`] at most.
+/// Converts an ELF file to the bytes of a verified object of at most [`OBJECT_BYTES_MAX`].
 ///
 /// # Errors
 ///
-/// What in the file is no filter, or does not fit an object, and where.
+/// Returns why the file has no valid filter, or does not fit an object, and the location.
 pub fn convert_to_object(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     let encoded = read_filters(bytes)?.object.encode();
     encoded.map_err(|error| Error::new(error.to_string()))
 }
 
-/// The filters of a file, verified.
+/// Reads and verifies the filters of an ELF file.
 ///
 /// # Errors
 ///
-/// As of [`convert_to_object()`].
+/// Fails like [`convert_to_object()`].
 pub fn read_filters(bytes: &[u8]) -> Result<Filters, Error> {
     let file = File::read(bytes)?;
     let mut budget = ObjectBudget { left: OBJECT_BYTES_MAX };
@@ -107,7 +107,8 @@ pub fn read_filters(bytes: &[u8]) -> Result<Filters, Error> {
     Ok(filters)
 }
 
-/// Checks that sections with programs and needs are all of filters: a misspelt one is an error.
+/// Checks that every section with programs or needs belongs to a filter: a misspelt name is an
+/// error.
 fn check_section_owners(file: &File<'_>, names: &[String]) -> Result<(), Error> {
     for section in file.sections() {
         let of =
@@ -123,7 +124,7 @@ fn check_section_owners(file: &File<'_>, names: &[String]) -> Result<(), Error> 
     Ok(())
 }
 
-/// The bytes that are left of [`OBJECT_BYTES_MAX`].
+/// The remaining bytes of [`OBJECT_BYTES_MAX`].
 struct ObjectBudget {
     left: usize,
 }
@@ -137,7 +138,7 @@ impl ObjectBudget {
     }
 }
 
-/// A filter with its programs, and how many cells it has.
+/// Reads a filter with its programs, and the number of its cells.
 fn read_alternative(
     file: &File<'_>,
     name: &str,
@@ -167,7 +168,7 @@ fn read_alternative(
     Ok((Alternative { needs, constants: constants.into_bytes(), programs }, cells))
 }
 
-/// The functions that a filter's programs begin with, in the order of their numbers.
+/// Finds the entry functions of a filter's programs, in the order of their numbers.
 fn find_entries(file: &File<'_>, name: &str) -> Result<Vec<file::FunctionId>, Error> {
     let numbered = format!("{PROGRAMS_PREFIX}{name}/");
     let others = file.sections().iter().filter_map(|section| section.name.strip_prefix(&numbered));
@@ -193,14 +194,14 @@ fn find_entries(file: &File<'_>, name: &str) -> Result<Vec<file::FunctionId>, Er
     Ok(entries)
 }
 
-/// The facts about a program.
+/// Facts that the verifier found about a program.
 struct ProgramFacts {
-    /// Bit n: slot n.
+    /// Slots that the program reads: bit n for slot n.
     slots_read: u64,
     cells: usize,
 }
 
-/// Holds a program against the rules.
+/// Verifies a program, and describes a rejection with its location.
 fn verify_program(
     file: &File<'_>,
     linked: &LinkedProgram,

@@ -1,13 +1,13 @@
-//! The slots of a frame: text, a line `KIND PATH` for each, in the order of the slots.
+//! Parses the slots of a frame from text: a line `KIND PATH` for each slot, in order.
 
 use trackway_jit::{Kind, SLOTS_MAX};
 
 use crate::types::{MemberPath, Need};
 
-/// Longest path, in bytes: an object has one byte for its length.
+/// Maximum length of a path, in bytes: an object stores the length in one byte.
 const PATH_BYTES_MAX: usize = 255;
 
-/// The needs of a section's text, which may end in a NUL as C strings do.
+/// Parses the needs in a section's text, which may end in a NUL like C strings.
 pub(super) fn parse_needs(text: &[u8]) -> Result<Vec<Need>, String> {
     let text = text.strip_suffix(&[0]).unwrap_or(text);
     let text = std::str::from_utf8(text).map_err(|_| "it is no text")?;
@@ -29,7 +29,7 @@ fn parse_need(line: &str) -> Option<Need> {
     Some(Need { path: path.to_owned(), kind, place: MemberPath::parse(path)?, elements: None })
 }
 
-/// Returns true if a place, as text, is a path of a line that leads there again.
+/// Returns true if the place, written as text, is one line that parses back to the same place.
 pub(crate) fn is_path(of: &MemberPath) -> bool {
     let path = of.to_string();
     path.len() <= PATH_BYTES_MAX
@@ -37,8 +37,8 @@ pub(crate) fn is_path(of: &MemberPath) -> bool {
         && MemberPath::parse(&path).as_ref() == Some(of)
 }
 
-/// Leaves out what is not read, so that events need not have it: what is behind the last slot that
-/// is read, and of the rest each becomes another one's copy, the cheapest one's.
+/// Removes needs that are not read, so that events may lack them: truncates after the last slot
+/// that is read. Every other unread slot becomes a copy of the cheapest need that is read.
 pub(super) fn drop_unread_needs(needs: &mut Vec<Need>, slots_read: u64) {
     needs.truncate((u64::BITS - slots_read.leading_zeros()) as usize);
     let is_read = |slot: usize| slots_read >> slot & 1 != 0;

@@ -1,28 +1,28 @@
-//! The source line of an instruction: from what `clang -g` writes for the kernel
-//! (Documentation/bpf/btf.rst), which has the lines' text in it. For messages only: what makes no
-//! sense is skipped.
+//! Finds the source line of an instruction in the debug information of `clang -g`
+//! (Documentation/bpf/btf.rst), which includes the text of the lines. Only messages use it, so
+//! invalid data is skipped.
 
-/// Lines of one file.
+/// Line information of one file.
 #[derive(Debug, Default)]
 pub(super) struct Lines<'d> {
-    /// Strings that other things name by their offset, each up to a NUL.
+    /// String table: NUL-terminated strings, referenced by offset.
     strings: &'d [u8],
     /// `record size u32 | (section name u32 | count u32 | record*)*`
     infos: &'d [u8],
 }
 
 const MAGIC: [u8; 2] = [0x9f, 0xeb];
-/// A record: `insn u32 (bytes) | file name u32 | text u32 | line and column u32`, at least.
+/// Minimum size of a record: `insn u32 (bytes) | file name u32 | text u32 | line and column u32`.
 const RECORD_BYTES: usize = 16;
-/// Bits of the column, below those of the line.
+/// Number of bits of the column, below the bits of the line.
 const COLUMN_BITS: u32 = 10;
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Reads a section's header at `at`: the start of a part of it, from the header's end, and its
-/// length.
+/// Reads the part of a section that the two fields at `at` in the header describe: its offset from
+/// the end of the header, and its length.
 fn read_part(section: &[u8], at: usize) -> Option<&[u8]> {
     section.starts_with(&MAGIC).then_some(())?;
     let header = u32_at(section, 4)? as usize;
@@ -31,7 +31,7 @@ fn read_part(section: &[u8], at: usize) -> Option<&[u8]> {
 }
 
 impl<'d> Lines<'d> {
-    /// Creates it from the sections `.BTF` and `.BTF.ext`.
+    /// Creates the line information from the sections `.BTF` and `.BTF.ext`.
     pub(super) fn new(types: &'d [u8], more: &'d [u8]) -> Self {
         let strings = read_part(types, 16).unwrap_or_default();
         Self { strings, infos: read_part(more, 16).unwrap_or_default() }
@@ -42,12 +42,12 @@ impl<'d> Lines<'d> {
         std::str::from_utf8(rest.split(|&byte| byte == 0).next()?).ok()
     }
 
-    /// Returns `file:line: text` of the instruction at this byte of a section.
+    /// Returns `file:line: text` of the instruction at byte offset `byte` of a section.
     pub(super) fn find(&self, section: &str, byte: usize) -> Option<String> {
         let size = u32_at(self.infos, 0)? as usize;
         (size >= RECORD_BYTES).then_some(())?;
         let mut at = 4;
-        // Each turn passes over a section's records.
+        // Each iteration skips the records of one section.
         loop {
             let name = self.string(u32_at(self.infos, at)?)?;
             let count = u32_at(self.infos, at + 4)? as usize;
@@ -59,7 +59,7 @@ impl<'d> Lines<'d> {
         }
     }
 
-    /// The last record that begins at or before the instruction.
+    /// Returns the last record that begins at or before the instruction.
     fn line(&self, mut records: std::slice::ChunksExact<'_, u8>, byte: usize) -> Option<String> {
         let at = |record: &&[u8]| u32_at(record, 0).is_some_and(|at| at as usize <= byte);
         let record = records.rfind(at)?;

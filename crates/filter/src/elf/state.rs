@@ -1,4 +1,4 @@
-//! The number of cells of state that a program uses, which a file does not say.
+//! Counts the state cells that a program uses, which the file does not list.
 
 use trackway_jit::CELLS_MAX;
 use trackway_jit::helper::Helper;
@@ -6,18 +6,18 @@ use trackway_jit::insn::{CALL, Insn, call};
 use trackway_jit::program::Program;
 use trackway_jit::scan::{KnownValue, Scan};
 
-/// The register that has a cell's number.
+/// Register that holds a cell's number in a call.
 const CELL: u8 = 2;
 
-/// Returns the number of cells that the program's calls name by constants; the maximum if one names
-/// another.
+/// Returns the number of cells that the program's calls use. Returns the maximum if a cell number
+/// is not a constant.
 pub(super) fn count_cells(program: Program<'_>) -> usize {
     let scan = Scan::new(program);
     let calls = program.insns().filter(|(_, insn)| uses_cell(*insn));
     let cells = calls.map(|(at, _)| match scan.known(at, CELL) {
         Some(KnownValue::Number(number)) => match usize::try_from(number) {
             Ok(number) if number < CELLS_MAX => number + 1,
-            // What is beyond the last cell that there can be is none, and answers 0.
+            // A number beyond the maximum refers to no cell, and the helper returns 0.
             _ => 0,
         },
         _ => CELLS_MAX,

@@ -1,4 +1,4 @@
-//! Blocks one after another: which jumps are needed, and which way round their questions are.
+//! Linearizes the blocks of a function: drops needless jumps and picks each test's direction.
 
 use std::collections::HashMap;
 
@@ -9,28 +9,28 @@ use crate::graph::{Alu, End, Function, Op, Relation, Step, Test, Value};
 pub(super) enum JumpCondition {
     /// A comparison.
     Compare(Relation),
-    /// True if they have a bit in common.
+    /// True if both values have a set bit in common.
     Bits,
 }
 
-/// A line that becomes instructions, independent of its place.
+/// A position-independent line of code, which becomes instructions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Line {
     /// The beginning of a block.
     Label(usize),
-    /// Works a value out.
+    /// Computes a value.
     Compute(Value),
-    /// Gives a variable a constant.
+    /// Assigns a constant to a variable.
     Assign(Value, u64),
-    /// Jumps to a block if the answer is yes.
+    /// Jumps to a block if the condition holds.
     JumpIf { ask: JumpCondition, a: Value, b: Value, to: usize },
     /// Jumps to a block.
     Jump(usize),
-    /// The function's answer, at its end.
+    /// Returns the answer, at the end of the function.
     Return(bool),
 }
 
-/// The lines of a function.
+/// Builds the lines of a function.
 pub(super) fn build_lines(function: &Function) -> Vec<Line> {
     let uses = count_uses(function);
     let mut lines = Vec::new();
@@ -62,8 +62,8 @@ pub(super) fn build_lines(function: &Function) -> Vec<Line> {
     lines
 }
 
-/// Makes the jump for a test. Whether bits are set can be tested without computing the `&`, if it
-/// has no other use; whether they are not set cannot.
+/// Builds the jump for a test. A jump if bits are set needs no computed `&`, provided that nothing
+/// else uses the `&`; a jump if no bit is set does.
 fn build_jump(
     function: &Function,
     uses: &HashMap<Value, usize>,

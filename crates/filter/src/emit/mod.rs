@@ -1,9 +1,9 @@
-//! From graphs to eBPF: lines in order, registers for values, instructions.
+//! Translates graphs to eBPF: lines in order, registers for values, instructions.
 //!
-//! The shape is that of what clang makes of the same test in C: a load, a comparison that jumps to
-//! the end, the next load; one end. Values that live across a call are in registers 6 to 9, others
-//! in those that calls destroy; what finds no register is read from the frame again, or is on the
-//! stack. Jumps go forward.
+//! The code resembles clang's output for the same test in C: a load, a conditional jump to the end,
+//! the next load, and a single exit. Values that live across a call use registers 6 to 9; others
+//! use caller-saved registers. Values without a register are read from the frame again, or live on
+//! the stack. Jumps go forward.
 
 mod line;
 mod register;
@@ -17,14 +17,14 @@ use trackway_jit::{ELEMENTS_MAX, FUNCTIONS_MAX, INSTRUCTIONS_MAX, STACK_BYTES, S
 
 use crate::graph::{Graph, Unsupported, is_immediate};
 
-/// A program: the filter's instructions, then those of its functions; and the constants.
+/// A program: the filter's instructions, then its functions' instructions, and the constants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Code {
     pub(crate) instructions: Vec<Insn>,
     pub(crate) constants: Vec<u8>,
 }
 
-/// Constant strings, those that instructions name.
+/// The constant strings that instructions refer to.
 struct Constants<'graph> {
     texts: &'graph [Vec<u8>],
     bytes: Vec<u8>,
@@ -32,7 +32,7 @@ struct Constants<'graph> {
 }
 
 impl Constants<'_> {
-    /// The word of a string, by its number.
+    /// Returns the word of a constant string, by its number.
     fn word(&mut self, text: usize) -> Word {
         *self.words.entry(text).or_insert_with(|| {
             let bytes = &self.texts[text];
@@ -43,8 +43,8 @@ impl Constants<'_> {
     }
 }
 
-/// Most steps that the program can take, as verifiers count them: a function goes through as many
-/// elements as there may be, from wherever it is called.
+/// Returns the maximum number of steps of the program, counted like the verifier: each call of a
+/// function counts for the maximum number of elements.
 fn steps_max(count: usize, starts: &[usize], called: impl Iterator<Item = usize>) -> u64 {
     let size_of = |start: usize| {
         let end = starts.iter().copied().find(|&next| next > start).unwrap_or(count);
@@ -53,7 +53,7 @@ fn steps_max(count: usize, starts: &[usize], called: impl Iterator<Item = usize>
     size_of(0) + called.map(|start| size_of(start) * ELEMENTS_MAX as u64).sum::<u64>()
 }
 
-/// Makes instructions of graphs.
+/// Generates instructions from graphs.
 pub(crate) fn emit_code(graph: &Graph) -> Result<Code, Unsupported> {
     let mut constants = Constants { texts: &graph.texts, bytes: Vec::new(), words: HashMap::new() };
     let mut instructions = Vec::new();
@@ -62,7 +62,7 @@ pub(crate) fn emit_code(graph: &Graph) -> Result<Code, Unsupported> {
     let mut addresses: Vec<(usize, usize)> = Vec::new();
     let mut stack_bytes = [0; 2];
     for (number, function) in graph.functions.iter().enumerate() {
-        // Functions are called by those before them; one without calls is left out.
+        // Functions are called only by earlier ones; functions without calls are omitted.
         if number > 0 && addresses.iter().all(|(_, called)| *called != number) {
             continue;
         }

@@ -1,6 +1,6 @@
-//! Registers: a linear scan over the lines (Poletto, Sarkar: *Linear Scan Register Allocation*,
-//! 1999). Jumps go forward only, so a value lives from the first line that makes it to the last
-//! that uses it, whichever way is taken.
+//! Allocates registers by a linear scan over the lines (Poletto, Sarkar: *Linear Scan Register
+//! Allocation*, 1999). Jumps only go forward, so a value lives from the first line that computes it
+//! to the last line that uses it, on every path.
 
 use std::collections::BTreeMap;
 
@@ -9,38 +9,38 @@ use trackway_jit::insn::FRAME;
 use super::line::Line;
 use crate::graph::{Op, Value, Values};
 
-/// Registers that calls leave as they are.
+/// Callee-saved registers: calls preserve them.
 const SAVED_REGISTERS: [u8; 4] = [6, 7, 8, 9];
-/// The register of the frame if it is needed after a call.
+/// Register of the frame if the frame is needed after a call.
 const SAVED_FRAME: u8 = SAVED_REGISTERS[0];
-/// Registers that calls destroy, but for that of the frame, which some leave, and that of the
-/// answer.
+/// Caller-saved registers for values, without the registers of the frame (which some calls
+/// preserve) and of the answer.
 const DESTROYED_REGISTERS: [u8; 4] = [2, 3, 4, 5];
-/// Registers for values that have none; not given to values once there is such a value.
+/// Scratch registers for values without a register; not allocated once such a value exists.
 pub(super) const SCRATCH_REGISTERS: [u8; 2] = [5, 4];
-/// The answer of a call.
+/// Register of a call's result.
 pub(super) const ANSWER_REGISTER: u8 = 0;
-/// The register of a function's argument after the frame.
+/// Register of a function's second argument, after the frame.
 pub(super) const ITEM_REGISTER: u8 = 2;
 
-/// The place of a value.
+/// Location of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Location {
     /// In a register.
     Register(u8),
-    /// On the stack, so many bytes below its end.
+    /// On the stack, at this (negative) offset from the stack's end.
     Stack(i16),
-    /// Nowhere: it is made again, in one instruction, where it is used.
+    /// Nowhere: one instruction computes the value again at each use.
     Again,
 }
 
-/// The places of everything in a function.
+/// Locations of all values in a function.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     locations: BTreeMap<Value, Location>,
     /// The register of the frame.
     pub(super) frame: u8,
-    /// True if there are no calls: then register 0 is not touched until the end.
+    /// True if the function makes no calls: then register 0 stays unchanged until the end.
     pub(super) is_leaf: bool,
     pub(super) stack_bytes: usize,
 }
@@ -51,19 +51,19 @@ impl Plan {
     }
 }
 
-/// When a value is needed. Line `n` uses at `2n` and makes at `2n + 1`.
+/// The lines during which a value is live. Line `n` reads at `2n` and writes at `2n + 1`.
 #[derive(Debug, Clone, Copy)]
 struct LiveInterval {
     value: Value,
     from: usize,
     to: usize,
-    /// The register that would save an instruction.
+    /// Register that would save a move instruction.
     wish: Option<u8>,
-    /// A value whose register would save one.
+    /// Value whose register would save a move instruction.
     like: Option<Value>,
 }
 
-/// Gives every value a place.
+/// Assigns a location to every value.
 pub(super) fn allocate_registers(lines: &[Line], values: &Values) -> Plan {
     let calls: Vec<usize> = (0..lines.len())
         .filter(|&n| matches!(&lines[n], Line::Compute(value) if values.op(*value).is_call()))
@@ -99,7 +99,7 @@ pub(super) fn allocate_registers(lines: &[Line], values: &Values) -> Plan {
     }
 }
 
-/// Returns true if the frame is in its register after a call.
+/// Returns true if the call preserves the frame's register.
 fn keeps_frame(line: &Line, values: &Values) -> bool {
     let Line::Compute(value) = line else { return true };
     match values.op(*value) {
@@ -112,8 +112,8 @@ fn crosses_call(calls: &[usize], from: usize, to: usize) -> bool {
     calls.iter().any(|&call| from < call && call < to)
 }
 
-/// The last use of the frame: by loads and by calls; and by whatever may load again, if there are
-/// not registers enough.
+/// Returns the last use of the frame: by a load, by a call, or by a repeated load if registers are
+/// scarce.
 fn last_frame_use(lines: &[Line], values: &Values, is_tight: bool) -> Option<usize> {
     let is_load = |value: &Value| values.op(*value).is_load();
     let uses_frame = |line: &Line| match line {
@@ -123,9 +123,9 @@ fn last_frame_use(lines: &[Line], values: &Values, is_tight: bool) -> Option<usi
     lines.iter().rposition(uses_frame).map(|n| 2 * n)
 }
 
-/// The values whose registers a line reads, and whether what it makes may not take that of the
-/// last. Constants on the left and as arguments are not among them: they are written where they
-/// are wanted, whether or not a register has them.
+/// Returns the values whose registers a line reads. The flag is true if the result must not share
+/// the register of the last one. Constants as left operands and arguments are not included: they
+/// are materialized at their use, whether or not a register holds them.
 fn values_read(line: &Line, values: &Values) -> (Vec<Value>, bool) {
     let is_read = |value: &Value| values.constant(*value).is_none();
     match line {
@@ -146,7 +146,7 @@ fn live_intervals(lines: &[Line], values: &Values) -> Vec<LiveInterval> {
     for (n, line) in lines.iter().enumerate() {
         let (uses, keeps_last) = values_read(line, values);
         for value in &uses {
-            // Constants that have no life here are immediates.
+            // Constants without a live interval are immediates.
             if let Some(life) = lives.get_mut(value) {
                 let is_kept = keeps_last && Some(value) == uses.last();
                 life.to = life.to.max(2 * n + usize::from(is_kept));
@@ -174,7 +174,7 @@ fn live_intervals(lines: &[Line], values: &Values) -> Vec<LiveInterval> {
         life.to = life.to.max(2 * n + 1);
     }
     let mut lives: Vec<LiveInterval> = lives.into_values().collect();
-    // An item is in its register before anything else is.
+    // An item starts at 0: its register is occupied before any line.
     lives.sort_by_key(|life| life.from);
     lives
 }
@@ -185,14 +185,14 @@ struct Scan<'lines> {
     is_frame_saved: bool,
     keeps_scratch: bool,
     locations: BTreeMap<Value, Location>,
-    /// Lives that have a register and have not ended.
+    /// Live intervals that occupy a register and have not ended.
     active: Vec<(LiveInterval, u8)>,
     stack_bytes: usize,
     is_spilled: bool,
 }
 
 impl Scan<'_> {
-    /// Registers that a life may have, the best first.
+    /// Returns the registers allowed for a live interval, best first.
     fn registers(&self, life: &LiveInterval) -> Vec<u8> {
         let saved =
             SAVED_REGISTERS.into_iter().filter(|&r| !(self.is_frame_saved && r == SAVED_FRAME));
@@ -206,7 +206,7 @@ impl Scan<'_> {
         let mut registers: Vec<u8> = life.wish.into_iter().chain(like).collect();
         let is_scratch = |register: &u8| self.keeps_scratch && SCRATCH_REGISTERS.contains(register);
         registers.extend(DESTROYED_REGISTERS.into_iter().filter(|register| !is_scratch(register)));
-        // Without calls, register 0 holds the answer "no" from the beginning.
+        // Without calls, register 0 holds the answer "no" from the start.
         if !self.calls.is_empty() {
             registers.push(ANSWER_REGISTER);
         }
@@ -223,7 +223,7 @@ impl Scan<'_> {
             self.take(*life, register);
             return;
         }
-        // What is made again easily goes first, then what is needed longest.
+        // Spills values that are cheap to recompute first, then the longest-lived ones.
         let cost = |life: &LiveInterval| (self.is_cheap(life.value), life.to);
         let victim = (0..self.active.len())
             .filter(|&at| registers.contains(&self.active[at].1))

@@ -1,4 +1,4 @@
-//! Instructions, once every value has its place.
+//! Writes the instructions of a function after register allocation.
 
 use trackway_jit::helper::Helper;
 use trackway_jit::insn::{
@@ -13,15 +13,15 @@ use crate::graph::{Alu, Op, Relation, Value, Values};
 const MOV: u8 = class::ALU64 | alu::MOV;
 const LOAD: u8 = class::LDX | size::DW | mode::MEM;
 const STORE: u8 = class::STX | size::DW | mode::MEM;
-/// Frames and bytecode are little-endian: the upper half is behind the lower one.
+/// Loads 32 bits. Frames and bytecode are little-endian: the upper half follows the lower half.
 const LOAD_HALF: u8 = class::LDX | size::W | mode::MEM;
 const SLOT_BYTES: usize = 8;
 const HALF_BYTES: usize = SLOT_BYTES / 2;
 
-/// The output of functions.
+/// Shared output of the functions of a program.
 pub(super) struct Output<'a, 'graph> {
     pub(super) instructions: &'a mut Vec<Insn>,
-    /// Places where the distance to a function is still to be put in, and the function's number.
+    /// Instructions that still need the distance to a function, with the function's number.
     pub(super) addresses: &'a mut Vec<(usize, usize)>,
     pub(super) constants: &'a mut Constants<'graph>,
 }
@@ -59,7 +59,7 @@ struct Writer<'a, 'graph> {
     constants: &'a mut Constants<'graph>,
     /// Starts of blocks.
     labels: Vec<usize>,
-    /// Jumps, and to which block.
+    /// Jumps, each with its target block.
     jumps: Vec<(usize, usize)>,
     /// Jumps to the function's end.
     end_jumps: Vec<usize>,
@@ -100,7 +100,7 @@ impl Writer<'_, '_> {
         self.push(Insn { op: LOAD, dst, src, offset, ..Insn::default() });
     }
 
-    /// Reads from the frame.
+    /// Loads from the frame.
     fn load_op(&mut self, dst: u8, load: &Op) {
         let (op, at) = match load {
             Op::Offset(slot) => (LOAD_HALF, slot * SLOT_BYTES),
@@ -111,7 +111,7 @@ impl Writer<'_, '_> {
         self.push(Insn { op, dst, src: self.plan.frame, offset: at as i16, ..Insn::default() });
     }
 
-    /// Puts a function's arguments where the plan has them.
+    /// Moves a function's arguments to their allocated locations.
     fn enter(&mut self, lines: &[Line]) {
         let has_no = lines.contains(&Line::Return(false));
         if self.plan.is_leaf && has_no {
@@ -131,7 +131,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// Ends the function, and aims its jumps.
+    /// Ends the function, and resolves its jumps.
     fn leave(&mut self) {
         let end = self.instructions.len();
         self.push(Insn { op: EXIT, ..Insn::default() });
@@ -147,7 +147,7 @@ impl Writer<'_, '_> {
         self.push(Insn { op: STORE, dst: STACK_END, src, offset, ..Insn::default() });
     }
 
-    /// The value in a register: its own, or `scratch`.
+    /// Returns a register that holds the value: its own, or `scratch`.
     fn read(&mut self, value: Value, scratch: u8) -> u8 {
         match self.plan.location(value) {
             Some(Location::Register(register)) => register,
@@ -158,7 +158,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// Puts a value into a register. A constant may be wanted where no register has it yet.
+    /// Copies a value to a register. A constant may not be in a register yet.
     fn read_to(&mut self, value: Value, dst: u8) {
         match (self.plan.location(value), self.values.op(value)) {
             (_, Op::Constant(bits)) => self.constant(dst, *bits),
@@ -173,7 +173,7 @@ impl Writer<'_, '_> {
                 self.addresses.push((self.instructions.len(), *function));
                 self.wide(dst, LDDW_FUNCTION, 0);
             }
-            // Whatever else there is has a place from when it was made.
+            // All other values have had a location since they were computed.
             _ => {}
         }
     }
@@ -192,7 +192,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// The answer in register 0. Without calls that has been "no" from the beginning.
+    /// Writes the answer to register 0. Without calls, register 0 holds "no" from the start.
     fn answer(&mut self, answer: bool, rest: &[Line]) {
         if answer || !self.plan.is_leaf {
             self.constant(ANSWER_REGISTER, answer.into());
@@ -238,7 +238,7 @@ impl Writer<'_, '_> {
                 }
                 return;
             }
-            // In its place since the beginning.
+            // Items and variables are already at their locations.
             Op::Item | Op::Variable(_) => return,
             op @ (Op::Slot(_) | Op::Offset(_) | Op::Length(_)) => self.load_op(target, op),
             Op::Constant(bits) => self.constant(target, *bits),
@@ -258,7 +258,7 @@ impl Writer<'_, '_> {
     fn alu(&mut self, operation: Alu, a: Value, b: Value, target: u8) {
         let is_b_there = self.plan.location(b) == Some(Location::Register(target));
         let is_a_there = self.plan.location(a) == Some(Location::Register(target));
-        // The plan keeps the target apart from `b` where the order matters.
+        // If the operation is not commutative, the plan keeps the target apart from `b`.
         let (a, b) = if is_b_there && !is_a_there { (b, a) } else { (a, b) };
         let immediate = self.immediate(b);
         let src = match immediate {
@@ -272,7 +272,7 @@ impl Writer<'_, '_> {
         self.push(Insn { op, dst: target, src, offset: is_signed.into(), immediate });
     }
 
-    /// The value, if it is a constant that an instruction has room for and no register has.
+    /// Returns the value if it is a constant that fits an immediate.
     fn immediate(&self, value: Value) -> Option<i32> {
         let bits = self.values.constant(value)?;
         is_immediate(bits).then_some(bits as i32)
@@ -307,8 +307,8 @@ impl Writer<'_, '_> {
             moves.extend(src.filter(|src| *src != dst).map(|src| (dst, src)));
         }
         self.moves(moves);
-        // What has no register is put in last: nothing is read from registers any more, but from
-        // the frame, which is where it was, or in register 1.
+        // Arguments without a register are loaded last. The loads read only the frame's register,
+        // which is register 1 or a saved one, so they overwrite no source.
         for (dst, argument) in (FRAME..).zip(&arguments) {
             if let Argument::Value(value) = argument
                 && self.register_of(*value).is_none()
@@ -320,7 +320,7 @@ impl Writer<'_, '_> {
         self.push(Insn { op: CALL, immediate, ..Insn::default() });
     }
 
-    /// The register that an argument is in.
+    /// Returns the register of an argument, if it has one.
     fn register_of(&self, value: Value) -> Option<u8> {
         match self.plan.location(value) {
             Some(Location::Register(register)) => {
@@ -330,7 +330,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// Moves between registers as if all were done at once. No register is the target of two.
+    /// Performs all moves as if at once. Each register is the target of at most one move.
     fn moves(&mut self, mut moves: Vec<(u8, u8)>) {
         while !moves.is_empty() {
             let free = moves.iter().position(|(dst, _)| moves.iter().all(|(_, src)| src != dst));
@@ -339,8 +339,8 @@ impl Writer<'_, '_> {
                 self.mov(dst, src);
                 continue;
             }
-            // Only circles are left. Register 0 is in none of them, since it is no target, and
-            // whatever was to be taken from it has been.
+            // Only cycles are left. No cycle contains register 0: it is no target, and moves from
+            // register 0 are done. So register 0 can break a cycle.
             let (_, src) = moves[0];
             self.mov(ANSWER_REGISTER, src);
             for (_, from) in moves.iter_mut().filter(|(_, from)| *from == src) {
@@ -350,7 +350,7 @@ impl Writer<'_, '_> {
     }
 }
 
-/// Code of an operation, and whether it is the signed one of two.
+/// Returns the code of an operation, and true if it is the signed variant.
 fn alu_code(operation: Alu) -> (u8, bool) {
     match operation {
         Alu::Add => (alu::ADD, false),

@@ -1,12 +1,12 @@
-//! Events that are not registered yet: the possible types of the fields that an expression names.
+//! Generic filters for events that are not registered yet: guesses the types of the named fields.
 //!
-//! Bytecode depends on the kinds of what it needs, and on little else. So an expression can be
-//! checked against made-up events, one for each combination of types that its fields could have
-//! ([`search`]), and what comes out serves all events of those kinds. What it relies on in addition
-//! to (widths, arrays) it says itself ([`SlotMeanings`]), as what was made for a known event does:
-//! so each alternative is right for all events that it is taken for, and the more of them are left
-//! out, the more events are counted, and none is judged wrongly. Combinations grow fast: the likely
-//! ones come first, and only so many of them.
+//! Bytecode depends on the kinds of its needs, and on little else. So an expression is checked
+//! against synthetic events, one for each possible combination of field types ([`search`]). The
+//! resulting filters serve all events of those kinds. Each filter also lists its other assumptions,
+//! such as widths and arrays ([`SlotMeanings`]), like a filter for a known event. So every
+//! alternative is correct for all events that it applies to. Omitting alternatives only leaves more
+//! events unfiltered and counted. Combinations grow exponentially: likely ones come first, and
+//! their number is limited.
 
 mod named;
 mod search;
@@ -25,19 +25,19 @@ use crate::parse::Parsed;
 use crate::span::Span;
 use crate::types::{Filter, Widths, check_parsed};
 
-/// Most combinations that become alternatives.
+/// Maximum number of combinations that become alternatives.
 const ALTERNATIVES_MAX: usize = 64;
-/// Most combinations that are tried.
+/// Maximum number of combinations that are tried.
 const COMBINATIONS_MAX: usize = 1024;
-/// Most fields whose widths count that all combinations of widths are made of.
+/// Maximum number of width-sensitive fields for which all width combinations are compiled.
 const WIDTHS_MAX: usize = 3;
-/// Elements that a made-up array has: as many as a path can name.
+/// Length of arrays in synthetic events: the largest that a path can index.
 const ARRAY_LENGTH: u64 = 1 << 16;
 
-/// Prefix of application contexts, among the names of fields.
+/// Prefix of application contexts among the names of fields.
 pub(crate) const APPLICATION_PREFIX: &str = "$app.";
 
-/// Types that applications' contexts can have.
+/// Returns the types that application contexts can have.
 pub(crate) fn application_types() -> [Type; 4] {
     [Scalar::I64.into(), Scalar::U64.into(), Type::String, Scalar::F64.into()]
 }
@@ -51,13 +51,13 @@ pub(crate) fn named_members(parsed: &Parsed) -> Vec<String> {
     ExpressionNames::of(&parsed.tree).fields
 }
 
-/// The contexts of applications that an expression names, without `$app.`.
+/// Returns the application contexts that an expression names, without `$app.`.
 pub(crate) fn named_applications(parsed: &Parsed) -> Vec<String> {
     let name = |field: &String| field.strip_prefix(APPLICATION_PREFIX).map(str::to_owned);
     named_members(parsed).iter().filter_map(name).collect()
 }
 
-/// The fields that an expression names.
+/// Returns the fields that an expression names.
 pub(crate) fn named_fields(parsed: &Parsed) -> Vec<String> {
     let mut named = named_members(parsed);
     named.retain(|field| !field.starts_with(APPLICATION_PREFIX));
@@ -67,16 +67,16 @@ pub(crate) fn named_fields(parsed: &Parsed) -> Vec<String> {
 /// The possible filters of an expression.
 #[derive(Debug)]
 pub(crate) struct PossibleFilters {
-    /// Filters for events of which little need be known, with those events; the likely ones first.
+    /// Filters that assume little about events, with their slot meanings; likely ones first.
     pub(crate) filters: Vec<(Filter, SlotMeanings)>,
-    /// True if there could be an event for which it makes sense.
+    /// True if the expression type-checks for some possible event.
     pub(crate) is_plausible: bool,
-    /// The error for a likely event for which it does not.
+    /// Error for a likely event, if the expression type-checks for no event.
     error: Option<Error>,
 }
 
 impl PossibleFilters {
-    /// Returns its error, if it is not plausible.
+    /// Returns the error of an implausible expression.
     pub(crate) fn error(self, text: &str) -> Error {
         let whole = Span { from: 0, to: text.len() };
         let message = "no event can have all that this names";
@@ -99,7 +99,7 @@ pub(crate) fn find_possible_filters(text: &str, parsed: &Parsed) -> PossibleFilt
     if let Err(error) = search.narrow() {
         return PossibleFilters { error: Some(error), ..found };
     }
-    // Of an array that is meant as a whole it is no matter what is in it.
+    // For an array that is used as a whole, the element type does not matter.
     let is_meant = |field: &str, guess: &TypeGuess| {
         let is_other = guess.of.is_array() && guess.of != array_of(Scalar::I64);
         guess.by_kind && (!is_other || named.indexed.contains(field))
@@ -139,19 +139,19 @@ pub(crate) fn find_possible_filters(text: &str, parsed: &Parsed) -> PossibleFilt
     found
 }
 
-/// Returns true if everything that it reads is determined by the kinds of its needs.
+/// Returns true if the kinds of the needs determine everything that the filter reads.
 fn depends_on_kinds(filter: &Filter) -> bool {
     let mut reads = BTreeSet::new();
     filter.root.collect_element_needs(&mut reads);
     reads.is_empty()
 }
 
-/// Returns the filters of an expression for an event of these kinds, with the events that they
-/// apply to: for each combination of widths, where they make a difference, or some of them.
+/// Returns the filters of an expression for an event of these kinds, with their slot meanings: one
+/// for each combination of widths that matters, or for some combinations.
 fn filters_of_all_widths(parsed: &Parsed, layout: &Layout) -> Vec<(Filter, SlotMeanings)> {
     let that_count = width_sensitive_fields(parsed, layout);
     let every = (1_u32 << that_count.len().min(u32::BITS as usize - 1)) - 1;
-    // Which of them are narrow, as bits: if there are many, all or none.
+    // Bit masks of narrow fields; with many fields, only all or none.
     let is_all = that_count.len() <= WIDTHS_MAX;
     let mut masks: Vec<u32> = if is_all { (0..=every).collect() } else { vec![0, every] };
     masks.sort_by_key(|mask| std::cmp::Reverse(mask.count_ones()));
@@ -166,7 +166,7 @@ fn filters_of_all_widths(parsed: &Parsed, layout: &Layout) -> Vec<(Filter, SlotM
     masks.into_iter().filter_map(made).collect()
 }
 
-/// Returns the needs by which programs that run a filter tell events apart.
+/// Returns the paths and kinds by which programs that run a filter select its alternative.
 fn needs_of(filter: &Filter) -> Vec<(String, u8)> {
     filter.needs.iter().map(|need| (need.path.clone(), need.kind as u8)).collect()
 }
@@ -174,9 +174,9 @@ fn needs_of(filter: &Filter) -> Vec<(String, u8)> {
 /// A type that a field could have.
 struct TypeGuess {
     of: Type,
-    /// True if its kind determines everything that bytecode depends on.
+    /// True if the kind determines everything that bytecode depends on.
     by_kind: bool,
-    /// The first type for which an expression makes sense if it does for this one.
+    /// Index of the first type that type-checks wherever this type does.
     is_like: usize,
 }
 
@@ -190,7 +190,8 @@ impl Type {
     }
 }
 
-/// Types of fields, the likely ones first; an enumeration has whatever labels are asked for.
+/// Returns the candidate types of fields, likely ones first; enumerations get all labels in
+/// `texts`.
 fn candidate_types(texts: &BTreeSet<Vec<u8>>) -> Vec<TypeGuess> {
     let by_kind = [
         (Scalar::I64.into(), 0),
@@ -215,7 +216,7 @@ fn candidate_types(texts: &BTreeSet<Vec<u8>>) -> Vec<TypeGuess> {
     types
 }
 
-/// A made-up event.
+/// Builds a synthetic event with these members.
 fn synthetic_layout<'t>(fields: impl Iterator<Item = (&'t str, &'t Type)>) -> Layout {
     let (mut of_event, mut applications) = (Vec::new(), Vec::new());
     for (name, of) in fields {
@@ -233,8 +234,8 @@ fn synthetic_layout<'t>(fields: impl Iterator<Item = (&'t str, &'t Type)>) -> La
     }
 }
 
-/// Calls `try_one` with a choice for each of these, until it says that it is enough: those first
-/// that take the first choices, and not more than [`COMBINATIONS_MAX`].
+/// Calls `try_one` with one choice from each list until it returns false, at most
+/// [`COMBINATIONS_MAX`] times. Combinations of early choices come first.
 fn for_each_combination(choices: &[Vec<usize>], try_one: &mut dyn FnMut(&[usize]) -> bool) {
     let most: usize = choices.iter().map(|of| of.len().saturating_sub(1)).sum();
     if choices.iter().any(Vec::is_empty) {
@@ -253,7 +254,7 @@ fn for_each_combination(choices: &[Vec<usize>], try_one: &mut dyn FnMut(&[usize]
     }
 }
 
-/// The same of those choices whose places in their lists come to `rank`; whether to go on.
+/// Tries the combinations whose list positions sum to `rank`; returns false to stop.
 fn try_combinations_of_rank(
     choices: &[Vec<usize>],
     rank: usize,
@@ -265,7 +266,7 @@ fn try_combinations_of_rank(
     };
     let rest_most: usize = rest.iter().map(|of| of.len() - 1).sum();
     for (place, &choice) in first.iter().enumerate().take(rank + 1) {
-        // What the others cannot come to need not be gone into.
+        // The other lists cannot reach the rest of the rank.
         if rank - place > rest_most {
             continue;
         }

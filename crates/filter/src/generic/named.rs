@@ -1,4 +1,4 @@
-//! The names in an expression, and its parts.
+//! Collects the names in an expression, and its subexpressions.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use crate::text::Text;
 /// The names in an expression.
 #[derive(Default)]
 pub(super) struct ExpressionNames {
-    /// Fields, in order; contexts of applications as `$app.provider:name`.
+    /// Fields, in order of appearance; application contexts as `$app.provider:name`.
     pub(super) fields: Vec<String>,
-    /// Names of fields of which an element is read by its number.
+    /// Names of fields that are indexed.
     pub(super) indexed: BTreeSet<String>,
-    /// Strings, as labels that they mean: without stars.
+    /// Strings without stars, which may be enumeration labels.
     pub(super) texts: BTreeSet<Vec<u8>>,
 }
 
@@ -41,7 +41,7 @@ impl ExpressionNames {
     }
 }
 
-/// The name that it is, as [`ExpressionNames`] has it.
+/// Returns the name of a node, in the form of [`ExpressionNames`].
 fn name_of(tree: &Tree) -> Option<String> {
     match &tree.node {
         Node::Name(name) => Some(name.clone()),
@@ -50,24 +50,24 @@ fn name_of(tree: &Tree) -> Option<String> {
     }
 }
 
-/// Returns true if it consists of numbers and units, without names.
+/// Returns true if the call's arguments are only numbers and units, without names.
 fn has_only_numbers_and_units(tree: &Tree) -> bool {
     matches!(&tree.node, Node::Call(name, ..) if matches!(name.as_str(), "rate" | "sample"))
 }
 
-/// A part of an expression.
+/// A subexpression that can be checked on its own.
 pub(super) struct Part<'t> {
     pub(super) tree: &'t Tree,
-    /// True if it has to be true or false.
+    /// True if the subexpression must be a condition.
     pub(super) is_truth: bool,
-    /// The expression's fields that it names.
+    /// Indices of the fields that the subexpression names.
     pub(super) fields: Vec<usize>,
-    /// Number of its nodes.
+    /// Number of nodes.
     pub(super) size: usize,
 }
 
-/// Adds the parts that a tree is made of, each behind those that it is made of itself, which make
-/// sense by themselves or nowhere; the tree's fields and size. `all`: the fields of the whole.
+/// Adds the subexpressions of a tree, children first, that can be checked on their own. Returns the
+/// tree's fields and size. `all` lists the fields of the whole expression.
 pub(super) fn collect_parts<'t>(
     tree: &'t Tree,
     is_truth: bool,
@@ -82,7 +82,7 @@ pub(super) fn collect_parts<'t>(
         Node::Unary(operator, _) => *operator == Unary::Not,
         _ => false,
     };
-    // A sequence's name in there is one of its elements.
+    // Inside these calls, a sequence's name means one of its elements.
     let is_closed =
         matches!(&tree.node, Node::Call(name, ..) if ["any", "all", "none"].contains(&&**name));
     let mut inner = Vec::new();
@@ -104,7 +104,7 @@ pub(super) fn collect_parts<'t>(
     (fields, size)
 }
 
-/// A string that is as the text says.
+/// Returns the bytes of a string, with its stars as literal characters.
 fn without_stars(text: &Text) -> Vec<u8> {
     let pattern = text.to_pattern();
     let mut bytes = Vec::new();

@@ -1,11 +1,10 @@
-//! The possible types of fields, as far as an expression determines them: found by the checker,
-//! which alone knows what makes sense.
+//! Searches the possible types of fields that an expression allows, by calls of the type checker.
 //!
-//! Each part of an expression is asked by itself, the small ones first: what makes no sense in
-//! `length(path)` makes none in all that this stands in. So types are taken away a few fields at a
-//! time, and what is left over goes together as a rule. Where it does not, fields get types one
-//! after the other, in the order in which the checker comes to them, so that it says at the first
-//! wrong one that it is wrong. Both are bounded. What is not found out is not impossible.
+//! Each subexpression is checked on its own, small ones first: types that fail in `length(path)`
+//! fail in all larger expressions around it. So types are ruled out for a few fields at a time, and
+//! the remaining ones usually fit together. If not, a backtracking search assigns types to fields
+//! in the order in which the checker reaches them, and stops at the first wrong one. Both steps are
+//! bounded, so a type that is not ruled out may still be impossible.
 
 use super::named::{Part, collect_parts};
 use super::{TypeGuess, synthetic_layout};
@@ -13,15 +12,15 @@ use crate::error::{Error, Topic};
 use crate::parse::Parsed;
 use crate::types::{Widths, check_parsed, check_part, check_value};
 
-/// Most fields of a part that is asked by itself.
+/// Maximum number of fields in a subexpression that is checked on its own.
 const PART_FIELDS_MAX: usize = 3;
-/// Most combinations of types that a part is asked for.
+/// Maximum number of type combinations tried for a subexpression.
 const PART_TRIED_MAX: usize = 64;
-/// Passes over all parts.
+/// Maximum number of passes over all subexpressions.
 const PASSES_MAX: usize = 8;
-/// Nodes of trees that the checker goes through, in all.
+/// Maximum total number of tree nodes that the checker visits.
 const NODES_MAX: usize = 200_000;
-/// Cost of a made-up event, in nodes.
+/// Cost of a synthetic event, in nodes.
 const LAYOUT_NODES: usize = 8;
 
 pub(super) struct Search<'p> {
@@ -29,7 +28,7 @@ pub(super) struct Search<'p> {
     parsed: &'p Parsed,
     fields: &'p [String],
     types: &'p [TypeGuess],
-    /// For each field the types that it could have.
+    /// For each field, a flag for each type that the field could have.
     could: Vec<Vec<bool>>,
     /// Number of nodes of the whole tree.
     size: usize,
@@ -38,11 +37,11 @@ pub(super) struct Search<'p> {
 
 /// The result of the search for an event for which an expression makes sense.
 pub(super) enum Found {
-    /// There is: types by the numbers of the fields.
+    /// A solution exists: the index of a type for each field.
     Types(Vec<usize>),
-    /// There is none, because of this.
+    /// No solution exists, because of this error.
     Nothing(Error),
-    /// It is not known.
+    /// The search ended at its limit.
     NotKnown,
 }
 
@@ -56,11 +55,11 @@ impl<'p> Search<'p> {
         Self { text, parsed, fields, types, could, size: 1, left: NODES_MAX }
     }
 
-    /// Takes types away that fields cannot have for the sake of a part.
+    /// Rules out types that fail in some subexpression.
     ///
     /// # Errors
     ///
-    /// That a part makes no sense whatever its fields are.
+    /// Returns an error if a subexpression fails for all types of its fields.
     pub(super) fn narrow(&mut self) -> Result<(), Error> {
         let mut all = Vec::new();
         (_, self.size) = collect_parts(&self.parsed.tree, true, self.fields, &mut all);
@@ -77,7 +76,7 @@ impl<'p> Search<'p> {
         Ok(())
     }
 
-    /// For each field those of its types that are meant.
+    /// Returns, for each field, the possible types that `is_meant` accepts.
     pub(super) fn choices(&self, is_meant: impl Fn(&str, &TypeGuess) -> bool) -> Vec<Vec<usize>> {
         let chosen = |(field, could): (&String, &Vec<bool>)| {
             let is_chosen = |&of: &usize| could[of] && is_meant(field, &self.types[of]);
@@ -86,14 +85,14 @@ impl<'p> Search<'p> {
         self.fields.iter().zip(&self.could).map(chosen).collect()
     }
 
-    /// The types that a field could have, one for those that are alike.
+    /// Returns the possible types of a field, one for each group of similar types.
     fn likes(&self, field: usize) -> Vec<usize> {
         let could = &self.could[field];
         let is_first = |&of: &usize| could[of] && self.types[of].is_like == of;
         (0..self.types.len()).filter(is_first).collect()
     }
 
-    /// Returns true if a type was ruled out.
+    /// Checks one subexpression; returns true if a type was ruled out.
     fn narrow_by(&mut self, part: &Part<'_>) -> Result<bool, Error> {
         let choices: Vec<Vec<usize>> = part.fields.iter().map(|&field| self.likes(field)).collect();
         let many: usize = choices.iter().map(Vec::len).product();
@@ -105,7 +104,7 @@ impl<'p> Search<'p> {
         let mut fits = vec![vec![false; self.types.len()]; choices.len()];
         let mut first = None;
         for number in 0..many {
-            // One digit for each field; the first types of all come first.
+            // One digit for each field; the first type of every field comes first.
             let mut rest = number;
             let chosen: Vec<usize> = choices
                 .iter()
@@ -135,12 +134,12 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// Looks for types with which the whole makes sense.
+    /// Searches types for which the whole expression type-checks.
     pub(super) fn whole(&mut self) -> Found {
         self.whole_with(&mut Vec::new())
     }
 
-    /// The same, where some fields have these types.
+    /// Searches like [`Self::whole`], with the types of some fields fixed.
     fn whole_with(&mut self, chosen: &mut Vec<(usize, usize)>) -> Found {
         let cost = self.size + LAYOUT_NODES;
         if cost > self.left {
@@ -150,7 +149,7 @@ impl<'p> Search<'p> {
         let layout = self.layout(chosen.iter().copied());
         let error = match check_parsed(self.parsed, &layout, Widths::Own) {
             Ok(_) => {
-                // What the checker has not asked for may be anything.
+                // Fields that the checker did not look up may have any type.
                 let of = |field: usize| chosen.iter().find(|(own, _)| *own == field);
                 let of = |field| of(field).map_or(0, |(_, of)| *of);
                 return Found::Types((0..self.fields.len()).map(of).collect());
@@ -172,7 +171,7 @@ impl<'p> Search<'p> {
         Found::Nothing(first.unwrap_or(error))
     }
 
-    /// The field whose lack an error is.
+    /// Returns the field that an error reports as missing.
     fn missing(&self, error: &Error) -> Option<usize> {
         if error.topic != Topic::Unknown {
             return None;
@@ -181,7 +180,7 @@ impl<'p> Search<'p> {
         self.fields.iter().position(|field| field == named)
     }
 
-    /// An event in which these fields have these types.
+    /// Builds an event in which these fields have these types.
     fn layout(&self, chosen: impl Iterator<Item = (usize, usize)>) -> crate::layout::Layout {
         synthetic_layout(
             chosen.map(|(field, of)| (self.fields[field].as_str(), &self.types[of].of)),

@@ -1,4 +1,4 @@
-//! From a typed tree to a graph: what is true or false becomes edges, the rest values.
+//! Lowers a typed tree to a graph: conditions become edges, all other expressions values.
 //!
 //! Longer than 600 lines: one pass with an arm for each kind of node.
 
@@ -12,7 +12,7 @@ use crate::parse::Binary;
 use crate::text::{Shape, Text};
 use crate::types::{Elements, Expr, Filter, Fold, Node, StringTest, Type};
 
-/// From how many ranges on a set of small numbers is looked up in a word of bits.
+/// Minimum number of ranges for which a set of small numbers is tested with a bit mask.
 const BITS_FROM_RANGES: usize = 4;
 
 pub(super) fn lower_filter(filter: &Filter) -> Result<Graph, Unsupported> {
@@ -27,12 +27,12 @@ pub(super) fn lower_filter(filter: &Filter) -> Result<Graph, Unsupported> {
 pub(super) struct LoweringState<'filter> {
     filter: &'filter Filter,
     pub(super) texts: Vec<Vec<u8>>,
-    /// The functions; `None`: not done yet.
+    /// Functions of the filter; `None` for functions that are not lowered yet.
     functions: Vec<Option<Function>>,
     effects: usize,
 }
 
-/// A block that others lead to before it is laid out.
+/// A block that edges can refer to before it is laid out.
 pub(super) type Label = usize;
 
 const YES_LABEL: Label = 0;
@@ -41,11 +41,11 @@ const NO_LABEL: Label = 1;
 pub(super) struct FunctionLowering<'shared, 'filter> {
     pub(super) shared: &'shared mut LoweringState<'filter>,
     pub(super) values: Values,
-    /// Blocks by label; `None` for those that are still to come.
+    /// Blocks by label; `None` for blocks that are not finished.
     blocks: Vec<Option<Block>>,
-    /// Labels in the order in which blocks are laid out.
+    /// Labels in layout order.
     order: Vec<Label>,
-    /// Steps of the block that is being made, the last one in `order`.
+    /// Steps of the current block, which is the last one in `order`.
     steps: Vec<Step>,
     /// Values that `in` tests, the innermost last.
     bound: Vec<Value>,
@@ -101,7 +101,7 @@ impl<'shared, 'filter> FunctionLowering<'shared, 'filter> {
         self.order.push(label);
     }
 
-    /// Ends the block that is being made.
+    /// Ends the current block.
     pub(super) fn end(&mut self, end: End) {
         let steps = std::mem::take(&mut self.steps);
         if let Some(&label) = self.order.last() {
@@ -109,9 +109,9 @@ impl<'shared, 'filter> FunctionLowering<'shared, 'filter> {
         }
     }
 
-    /// Has a value worked out here.
+    /// Computes a value in the current block.
     pub(super) fn compute(&mut self, value: Value) -> Value {
-        // Constants need no working out, and variables have been assigned.
+        // Constants need no computation, and variables have been assigned.
         let is_there = matches!(
             self.values.op(value),
             Op::Constant(_) | Op::Text(_) | Op::Function(_) | Op::Variable(_)
@@ -182,14 +182,14 @@ impl<'shared, 'filter> FunctionLowering<'shared, 'filter> {
         self.branch(relation, a, by, then, otherwise);
     }
 
-    /// Goes on to a new block unless the test holds, which leads to `then`.
+    /// Branches to `then` if the test holds; otherwise continues in a new block.
     pub(super) fn leave_if(&mut self, relation: Relation, a: Value, b: Value, then: Label) {
         let next = self.label();
         self.branch(relation, a, b, then, next);
         self.begin(next);
     }
 
-    /// Ends the block: to `then` if the expression is true, else to `otherwise`.
+    /// Ends the block with a branch: to `then` if the expression is true, else to `otherwise`.
     fn branch_on(&mut self, expr: &Expr, then: Label, otherwise: Label) -> Result<(), Unsupported> {
         match &expr.node {
             Node::Not(of) => self.branch_on(of, otherwise, then)?,
@@ -268,16 +268,16 @@ impl<'shared, 'filter> FunctionLowering<'shared, 'filter> {
             Binary::Equal => (Relation::Equal, 0),
             Binary::NotEqual => (Relation::NotEqual, 0),
             Binary::Less => (Relation::Equal, u64::MAX),
-            // -1 and 0, but not 2, which is what does not compare.
+            // Accepts -1 and 0, but not 2, the result for unordered floats.
             Binary::LessEqual => (Relation::SignedLessEqual, 0),
             Binary::Greater => (Relation::Equal, 1),
-            // 0 and 1: without signs, -1 is more.
+            // Accepts 0 and 1: as an unsigned number, -1 is larger.
             _ => (Relation::LessEqual, 1),
         };
         self.branch_by(relation, ordering, by, then, otherwise);
     }
 
-    /// Integers are compared as numbers, whatever their signs.
+    /// Compares integers by their numeric values, whatever their signs.
     fn compare_integers(
         &mut self,
         operator: Binary,
@@ -289,7 +289,7 @@ impl<'shared, 'filter> FunctionLowering<'shared, 'filter> {
         if of_a == of_b {
             return self.branch(integer_relation(operator, of_a), a, b, then, otherwise);
         }
-        // The one with a sign is the lesser one if that sign is a minus.
+        // A negative signed number is less than any unsigned one.
         let (signed, other, is_swapped) =
             if of_a == Type::Signed { (a, b, false) } else { (b, a, true) };
         let ordering =
@@ -298,7 +298,7 @@ impl<'shared, 'filter> FunctionLowering<'shared, 'filter> {
             if number::ordering_satisfies(operator, Some(ordering)) { then } else { otherwise }
         };
         if self.values.constant(other).is_some_and(|bits| bits as i64 <= -1) {
-            // More than any number with a sign.
+            // The unsigned constant exceeds every signed number.
             return self.end(End::Jump(target(ordering)));
         }
         let zero = self.constant(0);
@@ -331,7 +331,7 @@ impl<'shared, 'filter> FunctionLowering<'shared, 'filter> {
                 continue;
             }
             if first != min {
-                // Ranges are in order: what is below this one is in none that follows.
+                // Ranges are sorted: a value below this range is in no later one.
                 let by = self.constant(first);
                 self.leave_if(integer_relation(Binary::Less, of), value, by, otherwise);
             }
@@ -344,7 +344,7 @@ impl<'shared, 'filter> FunctionLowering<'shared, 'filter> {
         self.end(End::Jump(otherwise));
     }
 
-    /// A set of numbers within 64 of each other: one bit for each.
+    /// Tests a set of numbers within 64 of each other with one bit for each number.
     fn test_bit_set(
         &mut self,
         value: Value,
@@ -369,7 +369,7 @@ impl<'shared, 'filter> FunctionLowering<'shared, 'filter> {
         self.branch_by(Relation::NotEqual, bit, 0, then, otherwise);
     }
 
-    /// A value: a number's bits, or a word.
+    /// Lowers an expression to a value: a number's bits, or a word.
     pub(super) fn value(&mut self, expr: &Expr) -> Result<Value, Unsupported> {
         Ok(match &expr.node {
             Node::Number(bits) => self.constant(*bits),
@@ -478,7 +478,7 @@ impl<'shared, 'filter> FunctionLowering<'shared, 'filter> {
         })
     }
 
-    /// Lowers a truth to 1 or 0.
+    /// Materializes a condition as 1 or 0.
     fn materialized(&mut self, expr: &Expr) -> Result<Value, Unsupported> {
         self.variables += 1;
         let variable = self.values.number(Op::Variable(self.variables));
@@ -517,7 +517,7 @@ impl<'shared, 'filter> FunctionLowering<'shared, 'filter> {
         self.call(helper, vec![word, pattern])
     }
 
-    /// The code of a sequence's elements.
+    /// Returns the scalar code of a sequence's elements.
     fn scalar(&mut self, need: usize) -> Result<Value, Unsupported> {
         let need = &self.shared.filter.needs[need];
         match need.elements {
@@ -536,7 +536,7 @@ impl<'shared, 'filter> FunctionLowering<'shared, 'filter> {
         let word = self.slot(need);
         let word = self.compute(word);
         let length = self.length(word);
-        // An index below zero is a great one without its sign.
+        // A negative index is a large unsigned number.
         self.leave_if(Relation::GreaterEqual, index, length, NO_LABEL);
         let scalar = self.scalar(need)?;
         let element = self.values.call(Helper::Element, vec![word, scalar, index]);
@@ -560,7 +560,7 @@ impl<'shared, 'filter> FunctionLowering<'shared, 'filter> {
         }
         let scalar = self.scalar(need)?;
         let folded = self.values.call(helper, vec![word, scalar]);
-        // A sum of the most elements, of 32 bits each, is far below 2^63.
+        // With the maximum number of 32-bit elements, the sum stays far below 2^63.
         if self.shared.filter.needs[need].elements.is_some_and(is_natural) {
             self.values.set_natural(folded);
         }
@@ -615,7 +615,7 @@ impl<'shared, 'filter> FunctionLowering<'shared, 'filter> {
     }
 }
 
-/// Returns true if elements are at least 0 as signed numbers.
+/// Returns true if the elements are never negative as signed numbers.
 fn is_natural(elements: Elements) -> bool {
     elements.of == Type::Signed && elements.scalar.is_some_and(|scalar| !scalar.is_signed())
 }
@@ -628,7 +628,7 @@ fn string_test_helper(test: StringTest) -> Helper {
     }
 }
 
-/// A comparison of integers that are both of this type.
+/// Returns the relation for comparing integers that both have this type.
 fn integer_relation(operator: Binary, of: Type) -> Relation {
     let is_signed = of != Type::Unsigned;
     match operator {

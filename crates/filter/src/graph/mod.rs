@@ -1,12 +1,12 @@
 //! The control-flow graph between tree and bytecode.
 //!
 //! A filter is a graph of blocks that ends in yes or no (McCanne, Jacobson: *The BSD Packet
-//! Filter*, 1993, section 3.1): `&&` and `||` are edges, not values. A frame never changes while a
-//! filter looks at it, so an expression without effects has one value wherever it is computed, and
-//! one number: [`Values`] gives it. A value computed on all ways to a block is not computed again
-//! there, a test is not repeated, and unused values are left out ([`reduce`]).
+//! Filter*, 1993, section 3.1): `&&` and `||` are edges, not values. A frame does not change while
+//! a filter runs, so an expression without effects has the same value everywhere, and one number in
+//! [`Values`]. A value computed on all paths to a block is not computed again there, a test is not
+//! repeated, and unused values are removed ([`reduce`]).
 //!
-//! Blocks are numbered in the order in which they are laid out, and edges lead to later ones only.
+//! Blocks are numbered in layout order, and edges lead to later blocks only.
 
 mod lower;
 mod reduce;
@@ -30,7 +30,7 @@ impl Value {
     }
 }
 
-/// Arithmetic of 64 bits.
+/// A 64-bit arithmetic operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Alu {
     Add,
@@ -54,20 +54,20 @@ impl Alu {
     }
 }
 
-/// The origin of a value.
+/// The operation that yields a value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Op {
     /// A constant.
     Constant(u64),
-    /// The word of a constant string, by its number.
+    /// The word of a constant string, by the string's number.
     Text(usize),
-    /// A function's address, by its number.
+    /// The address of a function, by the function's number.
     Function(usize),
     /// A slot of the frame.
     Slot(usize),
-    /// The lower half of a slot, as a number without a sign: where a string begins.
+    /// The lower half of a slot, as an unsigned number: the offset of a string.
     Offset(usize),
-    /// The upper half of a slot, as a number without a sign: a length.
+    /// The upper half of a slot, as an unsigned number: a length.
     Length(usize),
     /// The second argument of a function that tests an element; the first is the frame.
     Item,
@@ -75,16 +75,16 @@ pub(crate) enum Op {
     Alu(Alu, Value, Value),
     /// `-a`.
     Negate(Value),
-    /// The answer of a helper that depends on its arguments alone; the frame is not among these.
+    /// The result of a helper that depends only on its arguments; the frame is not listed.
     Call(Helper, Vec<Value>),
-    /// The answer of another helper; the number distinguishes calls.
+    /// The result of a helper with effects; the number distinguishes the calls.
     Effect(Helper, Vec<Value>, usize),
-    /// A variable that blocks assign before it is used.
+    /// A variable that blocks assign before its use.
     Variable(usize),
 }
 
 impl Op {
-    /// The values that it is made of.
+    /// Returns the operands of the operation.
     pub(crate) fn operands(&self) -> Vec<Value> {
         match self {
             Self::Alu(_, a, b) => vec![*a, *b],
@@ -94,7 +94,7 @@ impl Op {
         }
     }
 
-    /// Returns true if it is read from the frame, in one instruction.
+    /// Returns true if one instruction loads the value from the frame.
     pub(crate) fn is_load(&self) -> bool {
         matches!(self, Self::Slot(_) | Self::Offset(_) | Self::Length(_))
     }
@@ -104,7 +104,7 @@ impl Op {
     }
 }
 
-/// The relation of two values.
+/// A comparison relation of two values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Relation {
     Equal,
@@ -166,7 +166,7 @@ impl Relation {
     }
 }
 
-/// A question at the end of a block.
+/// The condition at the end of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Test {
     pub(crate) relation: Relation,
@@ -174,23 +174,23 @@ pub(crate) struct Test {
     pub(crate) b: Value,
 }
 
-/// Something that a block does.
+/// A step of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Works a value out.
+    /// Computes a value.
     Compute(Value),
-    /// Gives a variable this constant.
+    /// Assigns a constant to a variable.
     Assign(Value, u64),
 }
 
 /// The end of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// There.
+    /// Jumps to a block.
     Jump(usize),
-    /// There if the test holds, or there.
+    /// Jumps to the first block if the test holds, else to the second.
     Branch(Test, usize, usize),
-    /// The function's answer.
+    /// Returns the function's answer.
     Return(bool),
 }
 
@@ -204,14 +204,14 @@ impl End {
     }
 }
 
-/// Steps without a jump between them.
+/// A basic block: steps without a jump between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) steps: Vec<Step>,
     pub(crate) end: End,
 }
 
-/// A function: the filter, or what is asked of each element. It begins with block 0.
+/// A function: the filter, or the condition on each element. It begins with block 0.
 #[derive(Debug, Clone)]
 pub(crate) struct Function {
     pub(crate) values: Values,
@@ -221,17 +221,17 @@ pub(crate) struct Function {
 /// A filter as graphs.
 #[derive(Debug, Clone)]
 pub(crate) struct Graph {
-    /// The filter, then what it has elements asked.
+    /// The filter, then the functions that test elements.
     pub(crate) functions: Vec<Function>,
     /// Constant strings.
     pub(crate) texts: Vec<Vec<u8>>,
 }
 
-/// A feature that bytecode does not have.
+/// An expression that bytecode does not support.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unsupported(pub(crate) String);
 
-/// Makes the graphs of a filter.
+/// Builds the reduced graphs of a filter.
 pub(crate) fn build_graph(filter: &Filter) -> Result<Graph, Unsupported> {
     let mut graph = lower::lower_filter(filter)?;
     for function in &mut graph.functions {

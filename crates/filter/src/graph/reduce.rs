@@ -1,7 +1,7 @@
-//! Removal of values and tests that are known on all ways to a block, and of unused ones.
+//! Removes values and tests that are known on all paths to a block, and unused values.
 //!
-//! Edges lead forward only, so one pass in the order of blocks has seen all ways to a block before
-//! the block, and one pass backward all that follows it.
+//! Edges only lead forward. So one pass in block order visits all predecessors before a block, and
+//! one backward pass visits all successors first.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use trackway_jit::INSTRUCTIONS_MAX;
 
 use super::{Block, End, Function, Op, Relation, Step, Test, Unsupported, Value};
 
-/// Most passes over a function for unused values: each makes it shorter.
+/// Maximum number of passes for unused values; each pass shortens the function.
 const ROUNDS_MAX: usize = 16;
-/// Most answers that are remembered along a way.
+/// Maximum number of test results remembered along a path.
 const FACTS_MAX: usize = 64;
 
 /// A set of values.
@@ -48,12 +48,12 @@ impl ValueSet {
     }
 }
 
-/// The knowledge at a place.
+/// Facts that hold at a point of the function.
 #[derive(Debug, Clone)]
 struct KnownFacts {
-    /// Values that were worked out.
+    /// Values that were computed.
     values: ValueSet,
-    /// Answers of tests, each in the form of [`without_negation`].
+    /// Results of tests, each in the form of [`without_negation`].
     facts: BTreeMap<Test, bool>,
 }
 
@@ -87,7 +87,7 @@ impl KnownFacts {
         }
     }
 
-    /// The test's answer, if it was given before or follows from what the value equals.
+    /// Returns the test's result if it was tested before, or follows from a known equality.
     fn answer(&self, test: Test, function: &Function) -> Option<bool> {
         let (plain, is_negation) = without_negation(test);
         if let Some(answer) = self.facts.get(&plain) {
@@ -110,8 +110,8 @@ pub(super) fn reduce_function(function: &mut Function) -> Result<(), Unsupported
     if function.blocks.len() > INSTRUCTIONS_MAX {
         return Err(too_long());
     }
-    // A question to which both answers lead to the same place is not asked, and what was worked
-    // out for it is not used any more.
+    // A test whose two edges lead to the same block is removed, and then the values that only the
+    // test used are removed.
     for _ in 0..ROUNDS_MAX {
         remove_unused_values(function);
         let before = function.blocks.len();
@@ -123,7 +123,7 @@ pub(super) fn reduce_function(function: &mut Function) -> Result<(), Unsupported
     Ok(())
 }
 
-/// Passes by blocks that do nothing but jump.
+/// Redirects edges past blocks that only jump.
 fn skip_empty_blocks(function: &mut Function) {
     let jumps = final_targets(&function.blocks);
     for block in &mut function.blocks {
@@ -136,14 +136,14 @@ pub(crate) fn too_long() -> Unsupported {
     Unsupported(format!("the filter has more than {INSTRUCTIONS_MAX} instructions"))
 }
 
-/// Leaves out what is known. Blocks that nothing leads to any more lose their steps.
+/// Removes known values and tests. Unreachable blocks lose their steps.
 fn remove_known_steps(function: &mut Function) {
     let nothing =
         KnownFacts { values: ValueSet::new(function.values.count()), facts: BTreeMap::new() };
     let mut at: BTreeMap<usize, KnownFacts> = BTreeMap::from([(0, nothing)]);
     for number in 0..function.blocks.len() {
         let Some(mut known) = at.remove(&number) else {
-            // The block is unreachable, whatever it leads to.
+            // The block is unreachable, so its end does not matter.
             function.blocks[number] = Block { steps: Vec::new(), end: End::Return(false) };
             continue;
         };
@@ -185,7 +185,7 @@ fn merge_known_facts(at: &mut BTreeMap<usize, KnownFacts>, to: usize, known: Kno
     }
 }
 
-/// Returns where a jump to each block ends up: after blocks that do nothing but jump.
+/// Returns the final target of a jump to each block, past blocks that only jump.
 fn final_targets(blocks: &[Block]) -> Vec<usize> {
     let mut jumps: Vec<usize> = (0..blocks.len()).collect();
     for number in (0..blocks.len()).rev() {
@@ -207,7 +207,7 @@ fn redirect_end(end: &mut End, jumps: &[usize]) {
     };
 }
 
-/// Leaves out blocks that nothing leads to, and joins those that nothing parts.
+/// Removes unreachable blocks, and merges each block with its only predecessor.
 fn compact_blocks(function: &mut Function) {
     let mut comes_from = vec![0_usize; function.blocks.len()];
     comes_from[0] = 1;
@@ -223,7 +223,7 @@ fn compact_blocks(function: &mut Function) {
     for (number, block) in std::mem::take(&mut function.blocks).into_iter().enumerate() {
         match kept.last_mut() {
             _ if comes_from[number] == 0 => continue,
-            // Only its neighbour leads to it, by a jump.
+            // The preceding block is the only predecessor, and ends in a plain jump.
             Some(before) if comes_from[number] == 1 && before.end == End::Jump(number) => {
                 before.steps.extend(block.steps);
                 before.end = block.end;
@@ -244,7 +244,7 @@ fn compact_blocks(function: &mut Function) {
     function.blocks = kept;
 }
 
-/// Leaves out unused values, except for effects.
+/// Removes unused values, except for effects.
 fn remove_unused_values(function: &mut Function) {
     let values = &function.values;
     let mut used_at: Vec<ValueSet> = vec![ValueSet::new(0); function.blocks.len()];

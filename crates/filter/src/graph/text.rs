@@ -1,8 +1,7 @@
-//! Strings: distinguished by their lengths, then by up to 32 bytes as numbers, and only then by a
-//! call.
+//! Compares strings: first their lengths, then up to 32 bytes as numbers, and only then by a call.
 //!
-//! Bytes are compared as one or two numbers: the first and the last of them, as many of a power of
-//! two as there are, eight at most. They overlap. So up to sixteen bytes are two numbers.
+//! Up to sixteen bytes are compared as one or two numbers: the first and the last bytes. Each
+//! number covers the largest fitting power of two, at most eight bytes; the two may overlap.
 
 use trackway_jit::helper::Helper;
 
@@ -12,12 +11,12 @@ use crate::parse::Binary;
 use crate::text::Shape;
 use crate::types::{Expr, Node, StringTest};
 
-/// Start of a string's or a sequence's length in a word.
+/// Bit position of the length of a string or sequence in a word.
 const LENGTH_SHIFT: u64 = 32;
-/// Most bytes that are compared as numbers at once.
+/// Maximum number of bytes that one call compares as numbers.
 const COMPARED_BYTES: usize = 16;
 
-/// The place in a string where a part is searched.
+/// The end of a string at which a part is compared.
 #[derive(Clone, Copy)]
 enum Edge {
     Start,
@@ -74,8 +73,8 @@ impl FunctionLowering<'_, '_> {
         self.branch_by(Relation::Equal, ordering, 0, same, other);
     }
 
-    /// Ends the block, if the expression tests a few bytes at an edge of a field; whether it
-    /// does.
+    /// Ends the block if the expression tests up to 16 bytes at the start or end of a field.
+    /// Returns true if it does.
     pub(super) fn test_edge(
         &mut self,
         expr: &Expr,
@@ -117,7 +116,7 @@ impl FunctionLowering<'_, '_> {
         Ok(true)
     }
 
-    /// Zero, if the event's bytes from there on are these: 1 to 16.
+    /// Returns zero if the 1 to 16 bytes at `start` in the event equal `bytes`.
     fn differ(&mut self, start: Value, bytes: &[u8]) -> Value {
         let helper = Helper::ALL
             .iter()
@@ -127,7 +126,7 @@ impl FunctionLowering<'_, '_> {
         let (first, last) = Helper::number_bytes(bytes.len() as u8);
         let mut number = |bytes: &[u8]| {
             let number = bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
-            // Small ones are immediates: what is above the bytes is not looked at.
+            // Four-byte numbers become immediates: the helper ignores the upper bits.
             self.constant(if bytes.len() == 4 { number as u32 as i32 as u64 } else { number })
         };
         let mut arguments = vec![start, number(&bytes[..usize::from(first)])];
@@ -137,7 +136,7 @@ impl FunctionLowering<'_, '_> {
         self.call(helper, arguments)
     }
 
-    /// A constant's bytes.
+    /// Returns the bytes of a constant string.
     fn text_of(&self, word: Value) -> Option<Vec<u8>> {
         match self.values.op(word) {
             Op::Text(text) => Some(self.shared.texts[*text].clone()),
@@ -145,7 +144,7 @@ impl FunctionLowering<'_, '_> {
         }
     }
 
-    /// Returns the number of bytes or elements of a word.
+    /// Returns the length of a word in bytes or elements.
     pub(super) fn length(&mut self, word: Value) -> Value {
         match *self.values.op(word) {
             Op::Text(text) => {

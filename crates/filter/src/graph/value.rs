@@ -1,4 +1,4 @@
-//! Values by number: the same expression has the same number, and constants are worked out.
+//! Numbers values: equal expressions get equal numbers, and constants are folded.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use crate::number;
 use crate::parse::Binary;
 use crate::types::Type;
 
-/// The helper `float_compare`'s answer if one of its arguments is not a number.
+/// Result of the helper `float_compare` if one of its arguments is NaN.
 const UNORDERED: u64 = 2;
 
 /// The values of a function.
@@ -17,16 +17,16 @@ const UNORDERED: u64 = 2;
 pub(crate) struct Values {
     ops: Vec<Op>,
     numbers: HashMap<Op, Value>,
-    /// Slots and elements that are numbers without a sign of less than 64 bits.
+    /// Slots and elements that hold unsigned numbers narrower than 64 bits.
     natural: HashSet<Value>,
 }
 
-/// Returns true if an instruction has room for this constant: 32 bits, extended by their sign.
+/// Returns true if a constant fits an immediate: 32 bits, sign-extended.
 pub(crate) fn is_immediate(bits: u64) -> bool {
     i32::try_from(bits as i64).is_ok()
 }
 
-/// The knowledge of a test.
+/// The result of a test at compile time.
 pub(crate) enum Known {
     Always(bool),
     Open(Test),
@@ -48,13 +48,13 @@ impl Values {
         }
     }
 
-    /// The constant operand of `op` for which an instruction has no room: it is in a register.
+    /// Returns the constant operand of `op` that fits no immediate and needs a register.
     pub(super) fn constant_in_register(&self, op: &Op) -> Option<Value> {
         let Op::Alu(_, _, b) = op else { return None };
         self.constant(*b).is_some_and(|bits| !is_immediate(bits)).then_some(*b)
     }
 
-    /// The number of what comes about so.
+    /// Returns the number of the value that `op` yields.
     pub(super) fn number(&mut self, op: Op) -> Value {
         if let Some(value) = self.numbers.get(&op) {
             return *value;
@@ -69,12 +69,12 @@ impl Values {
         self.number(Op::Constant(bits))
     }
 
-    /// Notes that the value is at least 0 as a signed number.
+    /// Records that the value is at least 0 as a signed number.
     pub(super) fn set_natural(&mut self, value: Value) {
         self.natural.insert(value);
     }
 
-    /// Returns true if it is at least 0 as a signed number.
+    /// Returns true if the value is at least 0 as a signed number.
     fn is_natural(&self, value: Value) -> bool {
         match self.op(value) {
             Op::Constant(bits) => *bits as i64 >= 0,
@@ -85,8 +85,8 @@ impl Values {
             Op::Alu(Alu::Or | Alu::Xor | Alu::Divide | Alu::Remainder, a, b) => {
                 self.is_natural(*a) && self.is_natural(*b)
             }
-            // Those of them that are asked as numbers answer 0 or 1, or an element, which may be
-            // anything.
+            // The listed helpers return 0 or 1. Other numeric helpers return any number, such as an
+            // element.
             Op::Call(helper, _) => matches!(
                 helper,
                 Helper::StringMatches
@@ -99,7 +99,7 @@ impl Values {
                     | Helper::StringEdges1
                     | Helper::Any
             ),
-            // Nothing is evaluated 2^63 times.
+            // No counter reaches 2^63.
             Op::Effect(helper, ..) => {
                 matches!(helper, Helper::Count | Helper::Changed | Helper::Rate)
             }
@@ -107,7 +107,7 @@ impl Values {
         }
     }
 
-    /// `a op b`, in its simplest form.
+    /// Returns `a op b` in its simplest form.
     pub(super) fn alu(&mut self, op: Alu, a: Value, b: Value) -> Value {
         let (a, b) = match (self.constant(a), self.constant(b)) {
             (Some(x), Some(y)) => {
@@ -125,7 +125,7 @@ impl Values {
         }
     }
 
-    /// Makes `a op y`, where `b` is the constant `y`.
+    /// Returns `a op y`, where `b` is the constant `y`.
     fn alu_by(&mut self, op: Alu, a: Value, b: Value, y: u64) -> Value {
         let is_natural = self.is_natural(a) && y as i64 >= 0;
         match (op, y) {
@@ -162,7 +162,7 @@ impl Values {
         }
     }
 
-    /// `(x op c) op y` is `x op (c op y)` where order does not matter.
+    /// Rewrites `(x op c) op y` to `x op (c op y)` for commutative operations.
     fn regrouped(&mut self, op: Alu, a: Value, b: Value, y: u64) -> Value {
         if let Op::Alu(inner, x, c) = *self.op(a)
             && inner == op
@@ -183,7 +183,7 @@ impl Values {
         }
     }
 
-    /// The answer of a helper; of constant floats it is known.
+    /// Returns the result of a helper; folds float conversions and comparisons of constants.
     pub(super) fn call(&mut self, helper: Helper, arguments: Vec<Value>) -> Value {
         let constants: Option<Vec<u64>> =
             arguments.iter().map(|argument| self.constant(*argument)).collect();
@@ -204,7 +204,7 @@ impl Values {
         }
     }
 
-    /// The test in its simplest form: constants are on the right.
+    /// Simplifies a test, with constants on the right.
     pub(super) fn test(&self, test: Test) -> Known {
         let Test { mut relation, mut a, mut b } = test;
         if self.constant(a).is_some() {
@@ -236,7 +236,7 @@ impl Values {
         Known::Open(Test { relation, a, b })
     }
 
-    /// `x + c == y` is `x == y - c`, and `x ^ c == y` is `x == y ^ c`.
+    /// Rewrites `x + c == y` to `x == y - c`, and `x ^ c == y` to `x == y ^ c`.
     pub(super) fn isolate(&mut self, test: Test) -> Test {
         let mut test = test;
         while matches!(test.relation, Relation::Equal | Relation::NotEqual)

@@ -1,4 +1,4 @@
-//! Expressions: what each operator makes of its operands' types.
+//! Type-checks expressions: operators and their operands.
 
 use trackway_jit::Kind;
 use trackway_schema::Label;
@@ -13,7 +13,7 @@ use crate::parse::{Binary, Node as Parsed, Tree, Unary};
 use crate::span::Span;
 use crate::token::Number;
 
-/// An expression, and the labels that its values have.
+/// An expression, and the labels of its values.
 pub(super) struct TypedExpr<'layout> {
     pub(super) expr: Expr,
     pub(super) labels: &'layout [Label],
@@ -25,12 +25,12 @@ impl From<Expr> for TypedExpr<'_> {
     }
 }
 
-/// The use of a sequence's name.
+/// Meaning of a sequence's name in the current context.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SequenceUse {
-    /// The whole sequence: `length( )`, or nothing.
+    /// The whole sequence, as in `length( )`; invalid elsewhere.
     AsWhole,
-    /// Its elements, in `any( )`.
+    /// Each of its elements, as in `any( )`.
     Any,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Checker<'layout> {
     pub(super) cells: usize,
     pub(super) warnings: Vec<Warning>,
     pub(super) sequence_use: SequenceUse,
-    /// Inside `any( )`: the sequence that is gone through, once it is known.
+    /// Inside `any( )`: the need of the iterated sequence, once known.
     pub(super) item: Option<usize>,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn type_error<T>(span: Span, message: impl Into<String>) -> Result<T,
     Err(Error::new(Topic::Type, span, message))
 }
 
-/// A type, for people.
+/// Describes a type for messages.
 pub(super) fn describe_type(of: Type) -> &'static str {
     match of {
         Type::Signed | Type::Unsigned => "an integer",
@@ -84,7 +84,7 @@ impl<'layout> Checker<'layout> {
         self.warnings.push(Error::new(Topic::Type, span, message));
     }
 
-    /// Something that is true or false: a number is true if it is not 0.
+    /// Checks a condition; a number is true if it is not 0.
     pub(super) fn truth(&mut self, tree: &Tree) -> Result<Expr, Error> {
         let expr = self.check(tree)?.expr;
         match expr.of {
@@ -106,7 +106,7 @@ impl<'layout> Checker<'layout> {
         )
     }
 
-    /// A number.
+    /// Checks a number.
     pub(super) fn number(&mut self, tree: &Tree) -> Result<Expr, Error> {
         let expr = self.check(tree)?.expr;
         match expr.of {
@@ -116,7 +116,7 @@ impl<'layout> Checker<'layout> {
         }
     }
 
-    /// An integer.
+    /// Checks an integer.
     pub(super) fn integer(&mut self, tree: &Tree) -> Result<Expr, Error> {
         let expr = self.number(tree)?;
         if expr.of == Type::Float {
@@ -172,7 +172,7 @@ impl<'layout> Checker<'layout> {
         parts.iter().map(|part| self.truth(part)).collect()
     }
 
-    /// A sequence's name stands alone: what that is depends on what is around it.
+    /// Checks a sequence's name without an index: its meaning depends on the enclosing call.
     pub(super) fn sequence(
         &mut self,
         need: usize,
@@ -204,7 +204,7 @@ impl<'layout> Checker<'layout> {
             (Some(at), Some(count), _) if at < count => {
                 self.load_member(found.element(at, element), span)
             }
-            // (Whether it is there is asked when it is come to, and `any` goes on without it.)
+            // Evaluation reports a missing element; `any` only supports elements that always exist.
             (Some(at), None, None)
                 if at <= i64::MAX as u64 && self.sequence_use != SequenceUse::Any =>
             {
@@ -229,8 +229,8 @@ impl<'layout> Checker<'layout> {
                 }
                 let need =
                     self.find_or_add_need(found.place, Kind::Sequence, Some(elements), span)?;
-                // Of an array that is too short, too, it is asked when it is come to: so what was
-                // made for this event is right for one whose array is longer.
+                // A constant index beyond an array's end is also read at run time, so that the
+                // filter is correct for events with a longer array.
                 let node = if is_none { Node::Absent } else { Node::Element(need, Box::new(at)) };
                 Ok(TypedExpr { expr: Expr { node, of: elements.of }, labels })
             }
@@ -272,7 +272,7 @@ impl<'layout> Checker<'layout> {
             (Unary::Complement, Some(bits)) => Expr::number(!bits, of),
             (Unary::Complement, None) => Expr { node: Node::Complement(Box::new(operand)), of },
             (_, Some(bits)) if of == Type::Float => Expr::number(bits ^ 1 << 63, of),
-            // The least signed number is written as the negative of what has no sign.
+            // The smallest signed number is written as the negation of an unsigned literal.
             (_, Some(bits)) if bits == 1 << 63 => Expr::number(bits, Type::Signed),
             (_, Some(_)) if of == Type::Unsigned => {
                 return type_error(tree.span, "this is less than any number of 64 bits");
@@ -322,7 +322,7 @@ impl<'layout> Checker<'layout> {
         Ok(Expr { node: Node::Arithmetic(operator, Box::new(left), Box::new(right)), of })
     }
 
-    /// A number of whose bits some have labels.
+    /// Checks a number whose bits have labels.
     fn labelled(&mut self, tree: &Tree) -> Result<TypedExpr<'layout>, Error> {
         let value = self.check(tree)?;
         match value.expr.of {
@@ -349,7 +349,7 @@ impl<'layout> Checker<'layout> {
     }
 }
 
-/// The number as a float.
+/// Converts a number to a float.
 pub(super) fn to_float(expr: Expr) -> Expr {
     if expr.of == Type::Float {
         return expr;

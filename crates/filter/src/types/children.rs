@@ -1,10 +1,10 @@
-//! The parts of an expression, read or changed: one list for both.
+//! Lists the children of an expression, for shared and for mutable access.
 
 use std::collections::BTreeSet;
 
 use super::{Expr, Node};
 
-/// The one list. (A macro, since no function is generic over whether what it borrows may change.)
+/// The single list of children: a macro, since no function is generic over mutability.
 macro_rules! children {
     ($node:expr, $child:ty) => {
         match $node {
@@ -42,17 +42,17 @@ macro_rules! children {
 }
 
 impl Expr {
-    /// Returns its parts, from left to right.
+    /// Returns the children, from left to right.
     pub fn children(&self) -> Vec<&Self> {
         children!(&self.node, &Self)
     }
 
-    /// The same, to be changed.
+    /// Returns the children like [`Self::children`], for mutation.
     pub(crate) fn children_mut(&mut self) -> Vec<&mut Self> {
         children!(&mut self.node, &mut Self)
     }
 
-    /// Adds the numbers of the needs whose elements the expression reads to `needs`.
+    /// Adds the indices of the needs whose elements the expression reads to `needs`.
     pub(crate) fn collect_element_needs(&self, needs: &mut BTreeSet<usize>) {
         if let Node::Element(need, _) | Node::Any(need, _) | Node::Fold(_, need) = self.node {
             needs.insert(need);

@@ -1,4 +1,4 @@
-//! Comparisons, labels of enumerations, and `in`, which is many comparisons of one value.
+//! Type-checks comparisons, labels of enumerations, and `in`, a series of comparisons of one value.
 
 use trackway_schema::Label;
 
@@ -18,7 +18,7 @@ impl<'layout> Checker<'layout> {
         a: &Tree,
         b: &Tree,
     ) -> Result<Expr, Error> {
-        // A string literal may be a pattern or a label: it depends on the other side what it is.
+        // A string literal may be a pattern or a label, depending on the other side.
         match (&a.node, &b.node) {
             (Parsed::Text(text), _) if !matches!(b.node, Parsed::Text(_)) => {
                 let right = self.check(b)?;
@@ -36,7 +36,7 @@ impl<'layout> Checker<'layout> {
         }
     }
 
-    /// A comparison of two values, neither of which is a literal string.
+    /// Checks a comparison of two values that are not string literals.
     fn check_value_comparison(
         &self,
         operator: Binary,
@@ -56,7 +56,7 @@ impl<'layout> Checker<'layout> {
         Ok(comparison_expr(operator, a, b))
     }
 
-    /// A comparison with a literal string: of a string, or of an enumeration by its label.
+    /// Checks a comparison of a string, or of an enumeration's label, with a string literal.
     fn with_text(
         &self,
         operator: Binary,
@@ -112,7 +112,7 @@ impl<'layout> Checker<'layout> {
                 Item::Range(low, high) => self.range(bound, low, high)?,
             };
             match (tests.last_mut().map(|last| &mut last.node), test.node) {
-                // Constants side by side are one set, however they were written.
+                // Adjacent constants form one set, however they are written.
                 (Some(Node::Ranges(_, ranges)), Node::Ranges(_, more)) => {
                     ranges.extend(more);
                     *ranges = merge_ranges(std::mem::take(ranges), of);
@@ -175,7 +175,7 @@ impl<'layout> Checker<'layout> {
     }
 }
 
-/// The comparison with its sides exchanged.
+/// Returns the operator for swapped operands.
 fn mirror_comparison(operator: Binary) -> Binary {
     match operator {
         Binary::Less => Binary::Greater,
@@ -194,7 +194,7 @@ fn negate_if(is_negated: bool, expr: Expr) -> Expr {
     }
 }
 
-/// A comparison of values whose types go together.
+/// Builds a comparison of values with compatible types.
 fn comparison_expr(operator: Binary, a: Expr, b: Expr) -> Expr {
     let (mut a, mut b) = (a, b);
     if a.of == Type::Float || b.of == Type::Float {
@@ -211,7 +211,7 @@ fn comparison_expr(operator: Binary, a: Expr, b: Expr) -> Expr {
         );
         return Expr::number(u64::from(is_so), Type::Signed);
     }
-    // A literal that could be either is what it is compared with.
+    // A small literal takes the signedness of the other side.
     let (a_of, b_of) = (a.of, b.of);
     for (one, other) in [(&mut a, b_of), (&mut b, a_of)] {
         let is_small = one.constant().is_some_and(|bits| bits <= i64::MAX as u64);
@@ -222,7 +222,7 @@ fn comparison_expr(operator: Binary, a: Expr, b: Expr) -> Expr {
     Expr::truth(Node::Compare(operator, Box::new(a), Box::new(b)))
 }
 
-/// A literal that is compared by its bytes.
+/// Returns a string literal that is compared byte by byte.
 pub(super) fn exact_text_expr(text: &Text, span: Span) -> Result<Expr, Error> {
     let Some(bytes) = text.as_bytes() else {
         let error = "'*' stands for anything only with ==, != and in";
@@ -232,7 +232,7 @@ pub(super) fn exact_text_expr(text: &Text, span: Span) -> Result<Expr, Error> {
     Ok(Expr { node: Node::Text(bytes.to_vec()), of: Type::Text })
 }
 
-/// A string that is as a literal says: by the simplest test that will do.
+/// Tests whether a string matches a literal, with the simplest possible test.
 fn match_expr(value: Expr, text: &Text) -> Expr {
     if let Node::Text(bytes) = &value.node {
         return Expr::number(u64::from(text.matches(bytes)), Type::Signed);
@@ -244,7 +244,7 @@ fn match_expr(value: Expr, text: &Text) -> Expr {
     Expr::truth(Node::Matches(Box::new(value), text.clone()))
 }
 
-/// The integer in the ranges.
+/// Tests whether an integer is in one of the ranges.
 fn ranges_expr(value: Expr, ranges: Vec<(u64, u64)>) -> Expr {
     if let Some(bits) = value.constant() {
         let is_in = ranges.iter().any(|&(first, last)| {
@@ -272,7 +272,7 @@ fn constant_range(first: (u64, Type), last: (u64, Type), of: Type) -> Vec<(u64, 
     vec![(first, last)]
 }
 
-/// The ranges in order, those together that touch.
+/// Sorts the ranges, and merges adjacent and overlapping ones.
 fn merge_ranges(mut ranges: Vec<(u64, u64)>, of: Type) -> Vec<(u64, u64)> {
     let key = |bits: u64| if of == Type::Unsigned { bits } else { bits ^ 1 << 63 };
     ranges.sort_by_key(|&(first, _)| key(first));
@@ -290,7 +290,7 @@ fn merge_ranges(mut ranges: Vec<(u64, u64)>, of: Type) -> Vec<(u64, u64)> {
     together
 }
 
-/// The number that a label stands for.
+/// Returns the number of a label.
 pub(super) fn label_value(labels: &[Label], text: &Text, span: Span) -> Result<Expr, Error> {
     let is_it = |label: &&Label| text.as_bytes().is_some_and(|text| text == label.name.as_bytes());
     match labels.iter().find(is_it) {
@@ -299,7 +299,7 @@ pub(super) fn label_value(labels: &[Label], text: &Text, span: Span) -> Result<E
     }
 }
 
-/// The values whose label is as `text` says.
+/// Returns the values whose labels match `text`.
 fn label_ranges(
     labels: &[Label],
     text: &Text,

@@ -1,4 +1,4 @@
-//! Functions: of strings, of sequences, and those that remember something.
+//! Type-checks functions: of strings, of sequences, and with state.
 
 use trackway_jit::CELLS_MAX;
 
@@ -11,7 +11,7 @@ use crate::parse::{Binary, Node as Parsed, Tree};
 use crate::span::Span;
 use crate::token::Number;
 
-/// Functions, with how many arguments each has.
+/// Names of the functions, each with its number of arguments and an example.
 const FUNCTIONS: [(&str, usize, &str); 14] = [
     ("starts_with", 2, "starts_with(name, \"…\")"),
     ("ends_with", 2, "ends_with(name, \"…\")"),
@@ -29,9 +29,9 @@ const FUNCTIONS: [(&str, usize, &str); 14] = [
     ("changed", 1, "changed(status)"),
 ];
 
-/// Most that `rate` lets pass in an interval: a cell counts no further.
+/// Maximum events per interval for `rate`: a cell counts no further.
 const RATE_MAX: u64 = (1 << 28) - 1;
-/// Units that `rate(100/s)` knows, in nanoseconds.
+/// Units of time for `rate(100/s)`, in nanoseconds.
 const INTERVALS: [(&str, u64); 5] =
     [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000), ("min", 60_000_000_000)];
 
@@ -140,7 +140,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks a function of all elements of a sequence.
+    /// Checks a fold over all elements of a sequence.
     fn fold(&mut self, fold: Fold, tree: &Tree, span: Span) -> Result<Expr, Error> {
         let name = fold.name();
         if self.sequence_use == SequenceUse::Any {
@@ -164,7 +164,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A cell of state for what stands at `span`.
+    /// Allocates a state cell for the function at `span`.
     fn cell(&mut self, span: Span) -> Result<usize, Error> {
         self.refuse_in_any(span)?;
         if self.cells == CELLS_MAX {
@@ -190,7 +190,7 @@ impl Checker<'_> {
             let message = "how many of all must be a constant from 0 to 1: sample(1/1000)";
             return type_error(tree.span, message);
         };
-        // A float of 2^64 would be too much for an integer; it becomes the greatest.
+        // The cast saturates: 2^64 becomes the largest integer.
         let threshold = (share * 2_f64.powi(64)) as u64;
         Ok(match threshold {
             0 => Expr::number(0, Type::Signed),
@@ -258,7 +258,7 @@ fn negation_expr(expr: Expr) -> Expr {
     Expr::truth(Node::Not(Box::new(expr)))
 }
 
-/// A constant as people write shares: `1/1000`, where integers are not divided as integers.
+/// Returns a constant fraction such as `1/1000`, computed without integer division.
 fn constant_share(tree: &Tree) -> Option<f64> {
     match &tree.node {
         Parsed::Number(Number::Float(value)) => Some(*value),

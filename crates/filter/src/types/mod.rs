@@ -1,8 +1,7 @@
-//! From a tree to a typed tree: names become needs, operators get the meaning that types give them.
+//! Type-checks a tree: names become needs, and operators get the meaning of their types.
 //!
-//! Everything that can be wrong with an expression is found here; what comes out always has an
-//! answer. Constant arithmetic is done, too, since it decides what else is right: shift counts,
-//! signs, elements.
+//! The checker reports every error of an expression; a typed tree always has a value. It also folds
+//! constants, since they decide whether other parts are valid: shift counts, signs, elements.
 
 mod check;
 mod children;
@@ -27,30 +26,30 @@ pub use suggest::closest_name;
 pub use crate::member_path::{MemberPath, Root, Step};
 pub use crate::value_type::Type;
 
-/// Numbers in a sequence or an array.
+/// Numeric elements of a sequence or an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Elements {
-    /// The use of each element.
+    /// Type of each element in expressions.
     pub of: Type,
-    /// The scalar of each in a record; `None` if bytecode cannot read it.
+    /// Scalar type of each element in a record; `None` if bytecode cannot read it.
     pub scalar: Option<Scalar>,
 }
 
 /// A need of a filter: a slot of its frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
-    /// Its place, as text: its name for programs that run the filter.
+    /// Path as text: the name of the need for programs that run the filter.
     pub path: String,
-    /// Its kind.
+    /// Kind of the slot.
     pub kind: Kind,
-    /// Its place, for readers of traces.
+    /// Path for readers of traces.
     pub place: MemberPath,
-    /// The elements of a sequence.
+    /// Elements of a sequence or an array, if the need is one.
     pub elements: Option<Elements>,
 }
 
 impl Need {
-    /// Returns true if it is an element that is a string: an event may have none of that number.
+    /// Returns true for an element that is a string: an event may lack an element with this index.
     pub fn is_text_element(&self) -> bool {
         self.kind == Kind::String && matches!(self.place.steps.last(), Some(Step::Element(_)))
     }
@@ -68,16 +67,16 @@ pub enum StringTest {
 /// A function of all elements of a sequence or an array of integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fold {
-    /// Their sum, of which 64 bits stay.
+    /// Sum of the elements, modulo 2^64.
     Sum,
-    /// The least of them; if there is none, the filter's answer is no.
+    /// Minimum; without elements, the filter's answer is no.
     Least,
-    /// The greatest of them, likewise.
+    /// Maximum; without elements, the filter's answer is no.
     Greatest,
 }
 
 impl Fold {
-    /// Returns its name in expressions.
+    /// Returns the function's name in expressions.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sum => "sum",
@@ -90,28 +89,28 @@ impl Fold {
 /// An expression with its type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
-    /// The node.
+    /// Node of the expression.
     pub node: Node,
-    /// Type of its value; what is true or false is [`Type::Signed`], 1 or 0.
+    /// Type of the value; conditions are [`Type::Signed`], 1 or 0.
     pub of: Type,
 }
 
-/// A node of an expression. Numbers in it are needs' indices, unless it says otherwise.
+/// A node of an expression. Plain numbers in a variant are indices of needs, unless stated.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node {
-    /// A number: bits as its type has them.
+    /// A number: the bits of its type.
     Number(u64),
     /// A string without stars.
     Text(Vec<u8>),
-    /// A need's value.
+    /// The value of a need.
     Load(usize),
-    /// An element of a need; if it has no such element, the filter's answer is no.
+    /// An element of a need; without such an element, the filter's answer is no.
     Element(usize, Box<Expr>),
-    /// An element that there never is: the filter's answer is no.
+    /// An element that never exists: the filter's answer is no.
     Absent,
-    /// Bytes of a string, elements of a sequence.
+    /// The length of a string in bytes, or of a sequence in elements.
     Length(Box<Expr>),
-    /// The element that the innermost [`Node::Any`] is at.
+    /// The current element of the innermost [`Node::Any`].
     Item,
     /// The value that the innermost [`Node::Within`] tests.
     Bound,
@@ -125,38 +124,38 @@ pub enum Node {
     ToFloat(Box<Expr>),
     /// Arithmetic; both sides are integers, or both floats.
     Arithmetic(Binary, Box<Expr>, Box<Expr>),
-    /// A comparison; both sides are integers (as numbers, whatever their signs), floats or strings.
+    /// A comparison; both sides are floats, strings, or integers (compared by value, not by sign).
     Compare(Binary, Box<Expr>, Box<Expr>),
     /// True if a string matches the pattern.
     Matches(Box<Expr>, Text),
     /// A test of two strings.
     StringTest(StringTest, Box<Expr>, Box<Expr>),
-    /// True if an integer is in one of these ranges, first and last, in order, apart.
+    /// True if an integer is in one of these ranges (first, last), which are sorted and disjoint.
     Ranges(Box<Expr>, Vec<(u64, u64)>),
-    /// True if one of these is true for a value, which they call [`Node::Bound`].
+    /// True if one of the conditions on a value is true; they refer to it as [`Node::Bound`].
     Within(Box<Expr>, Vec<Expr>),
-    /// All, from left to right, until one is not true.
+    /// Conjunction, from left to right, until a part is false.
     All(Vec<Expr>),
-    /// One of them, from left to right, until one is true.
+    /// Disjunction, from left to right, until a part is true.
     Either(Vec<Expr>),
-    /// True if it is true for one element of the need.
+    /// True if the condition is true for one element of the need.
     Any(usize, Box<Expr>),
     /// A function of all elements of the need.
     Fold(Fold, usize),
-    /// True with this probability, times 2^64.
+    /// True with this probability, scaled by 2^64.
     Sample(u64),
-    /// True so many times in so many nanoseconds, by a cell.
+    /// True for a limited number of events per interval; uses a state cell.
     Rate {
-        /// Number of the cell.
+        /// Index of the cell.
         cell: usize,
-        /// Their number.
+        /// Maximum number of events per interval.
         many: u64,
-        /// In how many nanoseconds.
+        /// Length of the interval in nanoseconds.
         interval_ns: u64,
     },
-    /// The number of earlier evaluations, by a cell.
+    /// The number of earlier evaluations; uses a state cell.
     Count(usize),
-    /// True if the value differs from that of the time before, by a cell.
+    /// True if the value differs from the previous evaluation's; uses a state cell.
     Changed(usize, Box<Expr>),
 }
 
@@ -169,7 +168,7 @@ impl Expr {
         Self { node: Node::Number(bits), of }
     }
 
-    /// Its value, if it is a constant number.
+    /// Returns the value, if the expression is a constant number.
     pub fn constant(&self) -> Option<u64> {
         match self.node {
             Node::Number(bits) => Some(bits),
@@ -181,35 +180,34 @@ impl Expr {
 /// A filter, checked against a layout.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
-    /// Its needs, in the order in which the expression names them.
+    /// Needs of the filter, in the order of their first use.
     pub needs: Vec<Need>,
-    /// Cells of state.
+    /// Number of state cells.
     pub cells: usize,
-    /// The expression.
+    /// The condition.
     pub root: Expr,
     /// Warnings.
     pub warnings: Vec<Warning>,
 }
 
-/// The widths that fields are taken for that are integers without a sign: for a filter that serves
-/// events in which they have different widths. (Elements of a sequence are read by their own
-/// width.)
+/// The widths assumed for fields that are unsigned integers, so that a filter can serve events with
+/// different widths. Elements of sequences always have their own width.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum Widths<'names> {
     /// The widths of the layout.
     #[default]
     Own,
-    /// All for less than 64 bits.
+    /// All fields are narrower than 64 bits.
     Narrow,
-    /// Less than 64 bits for fields of these names, 64 for all others.
+    /// Fields of these names are narrower than 64 bits, all others have 64.
     NarrowOnly(&'names BTreeSet<String>),
 }
 
-/// Checks `text` against what an event has.
+/// Type-checks `text` against the members of an event.
 ///
 /// # Errors
 ///
-/// The first thing that is wrong, with its place in `text`.
+/// Returns the first error, with its position in `text`.
 pub fn check_text(text: &str, layout: &Layout) -> Result<Filter, Error> {
     check_parsed(&parse(text)?, layout, Widths::Own)
 }
@@ -225,13 +223,12 @@ pub(crate) fn check_parsed(
     Ok(checker.finish(root))
 }
 
-/// Checks that a part of an expression, by itself, is true or false for an event.
+/// Checks that a subexpression, on its own, is a condition on an event.
 pub(crate) fn check_part(part: &Tree, layout: &Layout) -> Result<(), Error> {
     check::Checker::new(layout, Widths::Own, Vec::new()).truth(part).map(|_| ())
 }
 
-/// Checks that a part of an expression, by itself, is a value of an event, whatever is done with
-/// it.
+/// Checks that a subexpression, on its own, is a value of an event, whatever its use.
 pub(crate) fn check_value(part: &Tree, layout: &Layout) -> Result<(), Error> {
     check::Checker::new(layout, Widths::Own, Vec::new()).check(part).map(|_| ())
 }

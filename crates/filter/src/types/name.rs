@@ -1,4 +1,4 @@
-//! Names: from what the tree says to what the layout has.
+//! Resolves the names in a tree to members of a layout.
 
 use trackway_jit::{Kind, SLOTS_MAX};
 use trackway_schema::Label;
@@ -10,27 +10,27 @@ use crate::layout::{self, Member};
 use crate::parse::{Node as Parsed, Tree};
 use crate::span::Span;
 
-/// Longest path, in bytes: an object has one byte for its length.
+/// Maximum length of a path, in bytes: an object stores the length in one byte.
 const PATH_BYTES_MAX: usize = 255;
-/// Most names that an error lists.
+/// Maximum number of names that an error lists.
 const LISTED_MAX: usize = 8;
 
-/// Something of the event, and where it is.
+/// A member of the event, and its path.
 pub(super) struct ResolvedMember<'layout> {
     pub(super) place: MemberPath,
     pub(super) of: &'layout layout::Type,
 }
 
 impl<'layout> ResolvedMember<'layout> {
-    /// Its element of this number, which is of this type.
+    /// Returns the element with this index and type.
     pub(super) fn element(mut self, index: u64, of: &'layout layout::Type) -> Self {
         self.place.steps.push(Step::Element(index));
         Self { of, ..self }
     }
 }
 
-/// Returns the error that there is no such name: with the name that was perhaps meant, or else with
-/// those that there are.
+/// Returns the error for an unknown name, with a similar name as a suggestion, or else with a list
+/// of the existing names.
 pub(super) fn unknown_name_error(span: Span, what: String, name: &str, has: &[&str]) -> Error {
     match closest_name(name, has.iter().copied()) {
         Some(meant) => Error::new(Topic::Unknown, span, what).with_suggestion(format!("'{meant}'")),
@@ -53,7 +53,7 @@ fn member_names(members: &[Member]) -> Vec<&str> {
 }
 
 impl<'layout> Checker<'layout> {
-    /// A name, a member, an element with a constant index.
+    /// Resolves a name, a member, or an element with a constant index.
     pub(super) fn resolve(&mut self, tree: &Tree) -> Result<ResolvedMember<'layout>, Error> {
         match &tree.node {
             Parsed::Name(name) => self.root(Root::Field, name, tree.span),
@@ -149,7 +149,7 @@ impl<'layout> Checker<'layout> {
         Ok(ResolvedMember { place, of: &member.of })
     }
 
-    /// The value of what was found.
+    /// Returns the expression that loads a resolved member.
     pub(super) fn load_member(
         &mut self,
         found: ResolvedMember<'layout>,
@@ -191,7 +191,7 @@ impl<'layout> Checker<'layout> {
     }
 
     fn type_of(&self, place: &MemberPath, integer: &layout::Integer) -> Type {
-        // (Of structures, which only traces have, each member is what it is.)
+        // The layout's width applies to structure members, which only traces have.
         let is_member = place.steps.iter().any(|step| matches!(step, Step::Member(_)));
         let is_wide = match self.widths {
             _ if place.root != Root::Field || is_member => integer.is_wide(),
@@ -202,7 +202,7 @@ impl<'layout> Checker<'layout> {
         if is_wide { Type::Unsigned } else { Type::Signed }
     }
 
-    /// Returns the use of elements of this type, if they are numbers, and their labels.
+    /// Returns the type of numeric elements, and their labels; `None` for other elements.
     pub(super) fn elements_of_type(
         of: &'layout layout::Type,
     ) -> Option<(Elements, &'layout [Label])> {
@@ -223,7 +223,7 @@ impl<'layout> Checker<'layout> {
         })
     }
 
-    /// The number of a need: a new one, or that of the same one before.
+    /// Returns the index of a need: a new one, or the existing one for this place.
     pub(super) fn find_or_add_need(
         &mut self,
         place: MemberPath,
@@ -248,7 +248,7 @@ impl<'layout> Checker<'layout> {
     }
 }
 
-/// A type, for people.
+/// Describes a layout's type for messages.
 pub(crate) fn describe_layout_type(of: &layout::Type) -> &'static str {
     match of {
         layout::Type::Integer(integer) if !integer.labels.is_empty() => "an enumeration",
@@ -262,7 +262,7 @@ pub(crate) fn describe_layout_type(of: &layout::Type) -> &'static str {
     }
 }
 
-/// Returns the hint where elements of this type are not numbers.
+/// Returns the hint for elements that are not numbers.
 fn element_hint(place: &MemberPath, element: &layout::Type) -> String {
     match element {
         layout::Type::String => format!(

@@ -1,9 +1,9 @@
-//! Suggestions for names that do not exist.
+//! Suggests similar names for unknown ones.
 
-/// Longest name that is compared, in bytes; the work is in proportion to the square.
+/// Maximum length of compared names, in bytes; the work grows with the square of the length.
 const NAME_BYTES_MAX: usize = 64;
 
-/// The candidate that is nearest to `name`, if it is near: at most a third of the letters differ.
+/// Returns the candidate nearest to `name`, if at most a third of the letters differ.
 pub fn closest_name<'name>(
     name: &str,
     candidates: impl Iterator<Item = &'name str>,
@@ -20,8 +20,8 @@ pub fn closest_name<'name>(
         .map(|(_, candidate)| candidate)
 }
 
-/// Returns the number of letters to insert, delete, change, or exchange with their neighbour to
-/// make one of the other; upper and lower case are the same (restricted Damerau-Levenshtein).
+/// Returns the edit distance of two names: inserted, deleted, changed or transposed letters,
+/// ignoring case (restricted Damerau-Levenshtein).
 fn edit_distance(a: &[u8], b: &[u8]) -> usize {
     let mut two_ago = vec![0; b.len() + 1];
     let mut before: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,4 @@
-//! The events that one object applies to that is made before all events are known.
+//! Tests which events an object applies to that was compiled before all events are known.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,11 @@ use trackway_jit::object::Object;
 use trackway_jit::verify::{Rules, State, verify};
 use trackway_schema::{Label, Scalar};
 
-/// Flags of meanings.
+/// Flags of encoded meanings.
 const IS_NARROW: u8 = 1;
 const IS_WIDE: u8 = 8;
 const IS_OF_ARRAY: u8 = 16;
-/// More than any of these takes.
+/// A size limit that no object of these tests reaches.
 const ROOM_BYTES: usize = 64 << 10;
 
 fn layout_with(event: &str, fields: &[(&str, Type)]) -> Layout {
@@ -48,7 +48,7 @@ fn compile_and_verify(text: &str, layouts: &[Layout]) -> CompiledFor {
     compiled
 }
 
-/// The kinds that each alternative takes its needs for.
+/// Returns the kinds of the needs of each alternative.
 fn need_kinds(compiled: &CompiledFor) -> Vec<Vec<(String, Kind)>> {
     let needs = compiled.object.alternatives.iter().map(|alternative| &alternative.needs);
     needs.map(|of| of.iter().map(|need| (need.path.clone(), need.kind)).collect()).collect()
@@ -101,7 +101,7 @@ fn combinations_are_bounded_and_the_likely_ones_are_there() {
     assert_eq!(different.len(), 64);
     let all = |kind| "abcdefg".chars().map(|name| (name.to_string(), kind)).collect::<Vec<_>>();
     assert_eq!(kinds[0], all(Kind::Signed));
-    // Each of them alone without a sign, too.
+    // There are also alternatives in which exactly one field is unsigned.
     let one_differs = |of: &&Vec<(String, Kind)>| {
         of.iter().filter(|(_, kind)| *kind == Kind::Unsigned).count() == 1
             && of.iter().all(|(_, kind)| *kind != Kind::Float)
@@ -115,7 +115,7 @@ fn combinations_are_bounded_and_the_likely_ones_are_there() {
 
 #[test]
 fn fields_of_different_types_are_found_in_one_part() {
-    // Not all of them, where there are so many to try; but those where all numbers are alike.
+    // Only some of the many combinations are present, including those with equal number types.
     let kinds = need_kinds(&compile_and_verify("length(s) + a + b + c > 5", &[]));
     for s in [Kind::String, Kind::Sequence] {
         for number in [Kind::Signed, Kind::Unsigned] {
@@ -144,18 +144,18 @@ fn what_many_fields_must_be_is_found_out_one_by_one() {
     let text = "o + z[2] + a + c + h + x + bb[1] > 0";
     let all = need_kinds(&compile_and_verify(text, &[]));
     assert!(all[0].iter().all(|(_, kind)| *kind == Kind::Signed) && all[0][1].0 == "z[2]");
-    // So are those in brackets, of which some must be enumerations.
+    // Fields in parentheses are found, too; some of them must be enumerations.
     let text =
         "(a) && (length(s) in (5, (b))) && (e == \"BAD\" || e > (c) + y[0] - (a - length(y)))";
     let labelled = compile_and_verify(text, &[]);
     assert!(labelled.filters[0].root.constant() == Some(0) && labelled.filters[0].needs.len() == 6);
-    // What has to do with elements or labels is no error for that either.
+    // Expressions with elements or labels are no error either.
     let many: Vec<String> =
         (0..20).map(|number| format!("length(s{number}) > x{number}")).collect();
     assert_eq!(compile_and_verify(&many.join(" && "), &[]).object.alternatives.len(), 64);
     let many: Vec<String> = (0..9).map(|number| format!("any(s{number} > x{number})")).collect();
     assert_eq!(compile_and_verify(&many.join(" + "), &[]).filters[0].root.constant(), Some(0));
-    // Who has a string in one place has it in all others.
+    // A field compared with strings is a string in all comparisons.
     let same =
         need_kinds(&compile_and_verify("a == b && b == c && c == d && starts_with(d, \"x\")", &[]));
     assert_eq!(same, [["a", "b", "c", "d"].map(|name| (name.to_owned(), Kind::String)).to_vec()]);
@@ -201,7 +201,7 @@ fn events_that_are_known_come_first_and_are_not_there_twice() {
     let number = [Kind::Float, Kind::Signed, Kind::Unsigned];
     assert_eq!(need_kinds(&compiled), number.map(|kind| single_need("x", kind)));
     assert_eq!(compiled.alternatives, [Some(0), None]);
-    // 32 bits without a sign become negative, as `trackway print` has it.
+    // Unsigned 32-bit integers may become negative, like in `trackway print`.
     let narrow = [layout_with("app:a", &[("x", Scalar::U32.into())])];
     let compiled = compile_and_verify("x - 5 < 0", &narrow);
     let first = &compiled.object.alternatives[0];
@@ -209,8 +209,8 @@ fn events_that_are_known_come_first_and_are_not_there_twice() {
     assert_eq!(*first, alone.alternative);
 }
 
-/// Returns the alternative for an unregistered event with integers of these types, as it would be
-/// alone; `None`: none, so it is counted.
+/// Returns the index of the alternative for an unregistered event with these integer fields.
+/// Returns `None` if no alternative applies, so that the event is counted.
 fn alternative_for(compiled: &CompiledFor, fields: &[(&str, Scalar)]) -> Option<usize> {
     let kind = |of: Scalar| if of.is_signed() { Kind::Signed } else { Kind::Unsigned };
     let of = |path: &str| fields.iter().find(|(name, _)| *name == path).expect("a field").1;
@@ -246,13 +246,13 @@ fn first_events_of_a_kind_are_asked_what_they_are_asked_once_they_are_known() {
             let alone = trackway_filter::compile::compile(text, &layout_with("app:new", &members));
             let asked = alternative_for(&compiled, &fields).expect("there is one for each");
             let asked = &compiled.object.alternatives[asked];
-            // What is compared as it stands may be compared in another way.
+            // Comparisons without arithmetic may compile differently.
             if !text.contains("c > 5") {
                 assert_eq!(*asked, alone.expect(text).alternative, "{text} {types:?}");
             }
         }
     }
-    // Where there are too many fields, those are counted of which only some are narrow.
+    // With too many fields, events in which only some fields are narrow are counted.
     let text = "a - b - c - d < 0";
     let compiled = compile_and_verify(text, &[]);
     let of = |types: [Scalar; 4]| {
@@ -261,13 +261,13 @@ fn first_events_of_a_kind_are_asked_what_they_are_asked_once_they_are_known() {
     };
     assert!(of([n; 4]).is_some() && of([i; 4]).is_some());
     assert!(of([u; 4]).is_some() && of([n, n, n, u]).is_none());
-    // And where it makes no difference there are no more of them.
+    // If the width does not matter, there are no additional alternatives.
     assert!(compile_and_verify("a > 5 && (b & 7) == c", &[]).meanings.is_empty());
 }
 
 #[test]
 fn what_depends_on_more_than_kinds_is_for_events_that_are_known() {
-    // As a string it could be had; what labels mean is not known.
+    // The field could be a string; the values of labels are unknown.
     let compiled = compile_and_verify("status == \"FAILED\"", &[]);
     assert_eq!(need_kinds(&compiled), [single_need("status", Kind::String)]);
     let known = [layout_with("app:a", &[("status", enumeration_of(&["OK", "FAILED"]))])];
@@ -276,10 +276,10 @@ fn what_depends_on_more_than_kinds_is_for_events_that_are_known() {
         need_kinds(&compiled),
         [Kind::Unsigned, Kind::String].map(|k| single_need("status", k))
     );
-    // Elements are read as what they are.
+    // Reading elements requires the exact element type.
     let text = "any(xs > 3)";
     let never = compile_and_verify(text, &[]);
-    // Events with such a field are counted until then: it is not taken for what it may be.
+    // Events with such a field are counted until their type is known.
     assert_eq!(need_kinds(&never), [single_need("xs", Kind::Unsigned)]);
     assert_eq!(never.meanings[8..], [0, 0, 4, 0, 0, 0, 0, 0]);
     assert_eq!(never.filters[0].root.constant(), Some(0));
@@ -326,7 +326,7 @@ fn labels_of_one_value_are_told_apart_where_they_mean_different_things() {
 fn what_is_narrow_alone_has_all_others_behind_it() {
     let known = [layout_with("app:a", &[("x", Scalar::U32.into())])];
     let compiled = compile_and_verify("x >= 5", &known);
-    // The narrow one that is known, with a sign, and whatever may come.
+    // First the known narrow type, then signed, and all types of unknown events.
     let number = [Kind::Unsigned, Kind::Signed, Kind::Unsigned, Kind::Float];
     assert_eq!(need_kinds(&compiled), number.map(|kind| single_need("x", kind)));
     assert!(!compiled.needs_meanings);
@@ -336,7 +336,7 @@ fn what_is_narrow_alone_has_all_others_behind_it() {
     assert!(compiled.meanings.is_empty(), "all are taken for 64 bits");
 }
 
-/// A context of a program may be whatever the program makes it.
+/// An application context may have any type.
 #[test]
 fn contexts_of_programs_have_alternatives_for_all_that_they_can_be() {
     let kinds = |text: &str| -> Vec<Vec<Kind>> {
@@ -363,7 +363,7 @@ fn what_no_known_event_has_is_told() {
     let error = check_for("lenght > 5", &known).expect_err("unknown");
     assert_eq!(error.message, "unknown field 'lenght' of app:a; did you mean 'length'?");
     assert_eq!(check_for("name > 5", &known).expect_err("a string").topic, Topic::Type);
-    // It may be another event that is meant.
+    // The expression may belong to an event that is not known yet.
     assert!(compile_for_any("lenght > 5", &known, ROOM_BYTES).is_ok());
     assert!(compile_for_any("name > 5", &known, ROOM_BYTES).is_ok());
 }

@@ -1,4 +1,4 @@
-//! The cases of `crates/filter/cases`, one in a file; its README says how they are written.
+//! Parses the cases of `crates/filter/cases`, one per file; the README there describes the format.
 
 use super::event::{Event, Script};
 
@@ -13,7 +13,7 @@ pub(crate) struct Case {
     pub(crate) script: Script,
 }
 
-/// Reads a file.
+/// Parses a case file.
 pub(crate) fn parse_case(text: &str) -> Case {
     let mut case = Case::default();
     case.event.layout.event = "app:event".into();

@@ -1,4 +1,4 @@
-//! The cases of `crates/filter/cases`, answered in every way that there is.
+//! Runs the cases of `crates/filter/cases` through the evaluator and all ways to run bytecode.
 
 use std::fs;
 use std::path::Path;

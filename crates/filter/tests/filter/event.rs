@@ -1,5 +1,4 @@
-//! Events as the files of cases describe them: a layout, and values that change from one time to
-//! the next.
+//! Events of case files: a layout, and values that change from one occurrence to the next.
 
 use std::collections::BTreeMap;
 
@@ -8,37 +7,37 @@ use trackway_filter::layout::{Integer, Layout, Member, Type};
 use trackway_filter::types::Need;
 use trackway_schema::{Label, Scalar};
 
-/// A value.
+/// A value of a field or context.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Datum {
-    /// Bits as in a slot.
+    /// Bits in slot format.
     Number(u64),
     String(Vec<u8>),
-    /// Elements, each as in a slot.
+    /// Elements, each in slot format, with their type.
     Sequence(Vec<u64>, Scalar),
 }
 
-/// An event that happens several times.
+/// An event with several occurrences.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Event {
     pub(crate) layout: Layout,
-    /// By path, one for each time; the last one stays.
+    /// Values by path, one for each occurrence; later occurrences repeat the last value.
     pub(crate) values: BTreeMap<String, Vec<Datum>>,
 }
 
 impl Event {
-    /// The value of a path at a time.
+    /// Returns the value of a path in the occurrence with this number.
     pub(crate) fn find(&self, path: &str, time: usize) -> Option<Datum> {
         if let Some(values) = self.values.get(path) {
             return values.get(time).or(values.last()).cloned();
         }
-        // An element: of a sequence of numbers here, of other things by its own path above.
+        // Elements of number sequences are found here; all others have their own path above.
         let (sequence, index) = path.strip_suffix(']')?.rsplit_once('[')?;
         let Datum::Sequence(elements, _) = self.find(sequence, time)? else { return None };
         elements.get(index.parse::<usize>().ok()?).copied().map(Datum::Number)
     }
 
-    /// Adds what a line says: `NAME TYPE = VALUES`, of which there may be none.
+    /// Adds a declaration `NAME TYPE = VALUES`, in which the values may be missing.
     pub(crate) fn add(&mut self, root: &str, line: &str) {
         let (declared, values) = line.split_once(" =").expect("a value");
         let mut words = declared.split_whitespace();
@@ -62,7 +61,7 @@ impl Event {
     }
 }
 
-/// Declares a member; a name with points is one of structures.
+/// Declares a member; dots in the name denote nested structures.
 fn declare_member(members: &mut Vec<Member>, name: &str, of: &Type) {
     let Some((outer, inner)) = name.split_once('.') else {
         members.push(Member { name: name.into(), of: of.clone() });
@@ -132,7 +131,7 @@ fn parse_number(text: &str, scalar: Scalar) -> u64 {
     }
 }
 
-/// The values of a path, or of the paths of its elements.
+/// Parses the values of a path, or of the paths of its elements.
 fn parse_data(path: &str, of: &Type, text: &str) -> Vec<(String, Datum)> {
     let text = text.trim();
     let one = |datum| vec![(path.to_owned(), datum)];
@@ -164,7 +163,7 @@ fn scalar_of(of: &Type) -> Option<Scalar> {
     }
 }
 
-/// A string in quotes, with `\n`, `\\`, `\"` and bytes as `\xff`.
+/// Parses a quoted string with the escapes `\n`, `\\`, `\"` and `\xff` (any byte).
 fn parse_string(text: &str) -> Vec<u8> {
     let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     let mut bytes = inner.unwrap_or_else(|| panic!("{text} is no string")).bytes();
@@ -186,7 +185,7 @@ fn parse_string(text: &str) -> Vec<u8> {
     string
 }
 
-/// An event at a time, as the evaluator asks for it.
+/// Values of one occurrence of an event, for the evaluator.
 pub(crate) struct ValuesAtTime {
     values: Vec<Option<Datum>>,
 }
@@ -227,7 +226,7 @@ impl Values for ValuesAtTime {
     }
 }
 
-/// A runtime whose values are known beforehand.
+/// A runtime with predetermined values.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Script {
     pub(crate) times: Vec<u64>,

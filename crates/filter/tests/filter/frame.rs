@@ -1,4 +1,4 @@
-//! Frames filled from the values of a case.
+//! Fills frames from the values of a case.
 
 use trackway_filter::object::Alternative;
 use trackway_jit::Kind;
@@ -7,14 +7,14 @@ use trackway_schema::Scalar;
 
 use super::event::Datum;
 
-/// A filter's frame: a slot for each need, and the bytes behind.
+/// A filter's frame: a slot for each need, and the bytes that words refer to.
 pub(crate) struct Frame {
     slots: Vec<u64>,
     bytes: Vec<u8>,
 }
 
 impl Frame {
-    /// The frame of an event, or `None` if it lacks a need.
+    /// Creates the frame of an event; returns `None` if the event lacks a need.
     pub(crate) fn of(
         alternative: &Alternative,
         find: impl Fn(&str) -> Option<Datum>,

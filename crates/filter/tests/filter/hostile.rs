@@ -1,5 +1,5 @@
-//! Any text is an expression or an error that points into it: no panic, no stack that overflows, no
-//! work out of proportion.
+//! Any text either compiles or fails with an error position: without a panic, a stack overflow, or
+//! excessive work.
 
 use proptest::prelude::*;
 use trackway_filter::compile::compile;
@@ -24,7 +24,7 @@ fn sample_event() -> Event {
     event
 }
 
-/// Compiles, and checks that an error can be shown.
+/// Compiles a text, and checks that its error can be rendered.
 fn compile_and_check_error(text: &str) -> Option<Error> {
     match compile(text, &sample_event().layout) {
         Ok(compiled) => {
@@ -43,7 +43,7 @@ fn compile_and_check_error(text: &str) -> Option<Error> {
     }
 }
 
-/// Pieces of expressions, in which more can go wrong than in letters.
+/// Fragments of expressions, which find more errors than random letters.
 const PIECES: [&str; 67] = [
     "a",
     "g",
@@ -139,7 +139,7 @@ proptest! {
     }
 }
 
-/// On a stack as small as those of threads are, at the greatest length.
+/// Compiles a text on a stack as small as those of threads.
 fn compile_on_small_stack(text: String) -> Option<Error> {
     let thread = std::thread::Builder::new().stack_size(1 << 20);
     let thread = thread.spawn(move || compile_and_check_error(&text)).expect("a thread");
@@ -189,7 +189,7 @@ fn what_is_too_long_for_bytecode_says_so() {
     assert_eq!(error.topic, Topic::Limit);
     assert!(error.message.contains("4096 instructions"), "{error}");
     let fields: Vec<String> = (0..65).map(|n| format!("xs[{n}] == f")).collect();
-    // As elements of one sequence these are one need.
+    // As elements of one sequence, all fields together are one need.
     assert_eq!(compile_on_small_stack(fields.join(" || ")), None);
 }
 

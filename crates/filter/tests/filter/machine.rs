@@ -1,5 +1,5 @@
-//! The same filters as traced programs run them: decoded from their bytes, verified, interpreted,
-//! and as machine code where that is made.
+//! Runs filters like traced programs: decoded from bytes, verified, interpreted, and as machine
+//! code where supported.
 
 use std::cell::RefCell;
 use std::sync::atomic::AtomicU64;
@@ -17,7 +17,7 @@ use super::event::Script;
 use super::frame;
 
 thread_local! {
-    /// The world that helpers ask.
+    /// Script that provides the results of runtime helpers.
     static CURRENT_SCRIPT: RefCell<Script> = RefCell::new(Script::default());
 }
 
@@ -29,7 +29,7 @@ extern "C" fn random_bits() -> u64 {
     CURRENT_SCRIPT.with(|runtime| runtime.borrow_mut().random())
 }
 
-/// A filter that was read back from its bytes, with the state of both who run it.
+/// A filter decoded from its bytes, with separate state for interpreter and machine code.
 pub(crate) struct Machine {
     bytes: Vec<u8>,
     code: Option<Executable>,
@@ -38,7 +38,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Creates the run of an object with one alternative, in this world.
+    /// Prepares an object with one alternative to run with this script.
     pub(crate) fn new(cells: usize, alternative: &Alternative, runtime: &Script) -> Self {
         let object = Object { cells, alternatives: vec![alternative.clone()] };
         let bytes = object.encode().expect("an object");
@@ -63,14 +63,14 @@ impl Machine {
         act(alternative.constants(), &verified)
     }
 
-    /// The answers of the interpreter and, where there is some, of the machine code.
+    /// Returns the answers of the interpreter and of the machine code, if there is any.
     pub(crate) fn answers(&mut self, frame: &frame::Frame, now: usize) -> [bool; 2] {
         let first = self.run_with_frame(0, frame, now, |verified, frame, _| {
             let outcome = interpret::run(std::slice::from_ref(verified), frame);
             outcome.expect("verified").answer != 0
         });
         let second = self.run_with_frame(1, frame, now, |verified, frame, code| match code {
-            // SAFETY: the code was made of this program, and begins with such a function.
+            // SAFETY: `code` was emitted for this program, and starts with its entry function.
             Some(code) => unsafe {
                 let entry = std::mem::transmute::<*const u8, Entry>(code.start());
                 frame.run(entry, verified.rules().slots) != 0
@@ -100,7 +100,7 @@ impl Machine {
     }
 }
 
-/// Machine code of a program, if this processor is one that some is made for.
+/// Returns machine code of a program, if the processor is supported.
 fn compile_to_machine_code(verified: &Verified<'_>) -> Option<Executable> {
     let count = verified.program().len();
     let mut buffer = vec![0; count * INSN_CODE_BYTES_MAX];

@@ -1,6 +1,6 @@
-//! Tests of filters from text to answer: cases that people wrote, and random ones. The tree's
-//! evaluator answers, and the bytecode: run by these tests, by `jit`'s interpreter, and as machine
-//! code. All must agree.
+//! Tests of filters from text to answer, with handwritten and random cases. The evaluator of typed
+//! trees must agree with the bytecode, which runs in these tests' own runner, in `jit`'s
+//! interpreter, and as machine code.
 
 mod any;
 mod case;

@@ -1,5 +1,5 @@
-//! The messages for people: the line, the marks below it, the message, the hint; and the events
-//! that a filter for many applies to.
+//! Tests messages for users (line, markers, message, hint), and the alternatives of filters for
+//! several events.
 
 use trackway_filter::compile::{CompiledFor, compile, compile_for};
 use trackway_filter::explain;
@@ -13,7 +13,7 @@ use trackway_schema::Scalar;
 
 use super::event::Event;
 
-/// An event whose fields have some value or other.
+/// Declares an event whose fields have arbitrary values.
 fn declare_event(name: &str, fields: &[(&str, &str)]) -> Event {
     let mut event = Event::default();
     event.layout.event = name.into();
@@ -131,7 +131,8 @@ fn what_is_no_pattern_is_part_of_an_expression_that_makes_no_sense() {
     }
 }
 
-/// The events are given elsewhere (`trackway event on SESSION PATTERN --filter EXPR`).
+/// Messages for commands with a separate pattern
+/// (`trackway event on SESSION PATTERN --filter EXPR`).
 #[test]
 fn a_pattern_is_not_asked_for_where_it_does_not_belong() {
     let text = "myapp:request: status > 3";
@@ -159,7 +160,7 @@ fn each_combination_of_kinds_has_an_alternative() {
     let kinds: Vec<_> =
         compiled.object.alternatives.iter().map(|alternative| alternative.needs[0].kind).collect();
     assert_eq!(kinds, [Kind::Signed, Kind::Unsigned]);
-    // That an event has nothing of the name is ordinary; that it is something else is said.
+    // A missing name is normal in other events; a name with another type causes a warning.
     let warnings: Vec<_> = compiled.warnings.iter().map(|warning| &warning.message[..]).collect();
     assert_eq!(warnings, ["app:e is not recorded: a string is not compared with an integer"]);
 }
@@ -170,7 +171,7 @@ fn one_alternative_serves_all_widths() {
         [declare_event("app:a", &[("x u8", "1")]), declare_event("app:b", &[("x u64", "1")])];
     let together = compile_for_all("x + 5 > 7", &events);
     assert_eq!(together.alternatives, [Some(0), Some(0)]);
-    // As for the widest of them.
+    // The object equals the one for the widest field alone.
     let alone = compile_for_all("x + 5 > 7", &events[1..]);
     assert_eq!(together.object, alone.object);
     assert!(together.meanings.is_empty());
@@ -183,7 +184,7 @@ fn widths_that_make_a_difference_have_alternatives_of_their_own() {
         let fields = fields(x, y);
         declare_event("app:a", &fields.each_ref().map(|(field, value)| (field.as_str(), *value)))
     });
-    // That of y makes none.
+    // The width of y does not matter.
     let together = compile_for_all("x - 5 > 0 && y < 7", &events);
     assert_eq!(together.alternatives, [0, 1, 0, 1].map(Some));
     assert!(together.needs_meanings);
@@ -213,7 +214,7 @@ fn what_means_something_else_has_an_alternative_of_its_own() {
         let compiled = compile_for(text, &layouts).expect(text);
         assert_eq!(compiled.alternatives, [Some(0), Some(1)], "{text}");
         assert!(compiled.needs_meanings, "{text}");
-        // Who does not know of meanings must not take the first for both.
+        // A reader without meanings must not use the first alternative for both events.
         let bytes = compiled.encode().expect(text);
         assert_eq!(bytes[3], VERSION_OF_MEANINGS, "{text}");
         assert!(Meanings::decode(&compiled.meanings).is_some(), "{text}");
@@ -221,11 +222,11 @@ fn what_means_something_else_has_an_alternative_of_its_own() {
     let sequences = ["u8", "u32"]
         .map(|of| declare_event("app:s", &[(format!("xs sequence {of}").as_str(), "1")]));
     assert!(compile_for_all("length(xs) > 3", &sequences).meanings.is_empty());
-    // The same labels for other things that are not asked for do no harm.
+    // Labels of fields that the filter does not compare with labels do not matter.
     let number = compile_for_all("s > 0", &[labels("OK=0 BAD=1"), labels("OK=1 BAD=0")]);
     assert_eq!(number.alternatives, [Some(0), Some(0)]);
     assert!(!number.needs_meanings);
-    // Nor do labels that are not asked for, of one that another is asked for of.
+    // Labels that the filter does not name do not matter either.
     let more =
         compile_for_all("s == \"BAD\"", &[labels("OK=0 BAD=1"), labels("OK=0 BAD=1 LATE=2")]);
     assert_eq!(more.alternatives, [Some(0), Some(0)]);
@@ -239,7 +240,7 @@ fn arrays_that_are_long_enough_come_first() {
         declare_event("app:b", &[("xs array 9 u8", "1")]),
     ];
     let compiled = compile_for_all("xs[5] == 1", &events);
-    // Both have the array; only the longer one has the element.
+    // Both events have the array; only the longer array has the element.
     assert_eq!(compiled.alternatives, [Some(1), Some(0)]);
     assert_eq!(compiled.object.alternatives[0].needs[0].path, "xs[5]");
     assert_eq!(compiled.object.alternatives[1].needs[0].path, "xs");
@@ -325,7 +326,7 @@ fn traces_have_more_types_than_programs() {
     let needs = compiled.expect("a filter").filter.needs;
     let paths: Vec<_> = needs.iter().map(|need| &need.path[..]).collect();
     assert_eq!(paths, ["points[1].x", "matrix[2][1]", "narrow"]);
-    // The evaluator can go through elements that bytecode cannot read.
+    // The evaluator can iterate over elements that bytecode cannot read.
     assert!(check_text("any(many > 3)", &layout).is_ok());
     for (text, message) in [
         ("any(many > 3)", "elements of 'many' have a width that only a trace's reader knows"),

@@ -1,5 +1,5 @@
-//! Random expressions on random values: the evaluator and the bytecode give the same answers, ask
-//! chance equally often, and remember the same.
+//! Random expressions on random values: evaluator and bytecode return the same answers, request
+//! equally many random numbers, and keep the same state.
 
 use proptest::prelude::*;
 use trackway_filter::compile::compile;
@@ -11,10 +11,10 @@ use super::frame::Frame;
 use super::machine::Machine;
 use super::runner::{Runner, check_program};
 
-/// Repetitions of a random event.
+/// Number of occurrences of a random event.
 const TIMES: usize = 3;
 
-/// Random numbers that get smaller as a test case is made smaller, and are 0 at the end.
+/// Random numbers that shrink toward 0 when proptest shrinks a test case.
 struct Dice<'a> {
     numbers: &'a [u32],
     at: usize,
@@ -74,7 +74,7 @@ const FIELDS: [(&str, &str); 11] = [
     ("en", "enum i32 OK=0 BAD=1..3 LOW=-1"),
 ];
 
-/// An event with all fields that random expressions name.
+/// Creates an event with all fields that random expressions name.
 fn random_event(dice: &mut Dice<'_>) -> Event {
     let mut event = Event::default();
     event.layout.event = "app:random".into();
@@ -119,7 +119,7 @@ fn random_event(dice: &mut Dice<'_>) -> Event {
     event
 }
 
-/// An integer that a type holds.
+/// Returns an integer that fits a type.
 fn random_integer(dice: &mut Dice<'_>, of: &str) -> String {
     let value: i128 = dice.one_of(&INTEGERS).parse().expect("an integer");
     let bits = value as u64;
@@ -136,10 +136,10 @@ fn random_integer(dice: &mut Dice<'_>, of: &str) -> String {
     }
 }
 
-/// Writes expressions.
+/// Writes random expressions.
 struct Writer<'a, 'dice> {
     dice: &'a mut Dice<'dice>,
-    /// The sequence that is gone through, and whether its elements are floats.
+    /// Sequence of the enclosing iteration, and true if its elements are floats.
     item: Option<(&'static str, bool)>,
 }
 
@@ -273,7 +273,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// An integer.
+    /// Writes an integer expression.
     fn number(&mut self, depth: usize) -> String {
         if depth == 0 {
             return match (self.dice.next_below(6), self.item) {
@@ -317,8 +317,8 @@ impl Writer<'_, '_> {
     }
 }
 
-/// Compares the answers that tree and bytecode give, after `spoil` has done something to the
-/// bytecode. `None` if the text was no expression; else what differs, if anything does.
+/// Compares the answers of tree and bytecode, after `spoil` has modified the bytecode. Returns
+/// `None` if the text is no valid expression, else the first difference, if any.
 fn compare_answers(
     values: &[u32],
     expression: &[u32],
@@ -336,7 +336,7 @@ fn compare_answers(
     let mut states = [State::new(&compiled.filter), State::new(&compiled.filter)];
     let script =
         Script { times: vec![0, 5, 10], randoms: vec![0, u64::MAX, 7], ..Script::default() };
-    // What was spoiled may be refused, and rightly.
+    // The verifier may reject modified bytecode.
     let is_whole = whole == alternative.programs[0];
     let mut machine = is_whole.then(|| Machine::new(compiled.filter.cells, &alternative, &script));
     let mut runtimes = [script.clone(), script];
@@ -380,9 +380,9 @@ proptest! {
     }
 }
 
-/// Checks that a filter that lets one event pass, relaxed, lets all pass that differ from it in
-/// unknown values, and reads nothing else. Returns `None` if there is nothing to compare; else
-/// whether the relaxed one ever says no, and the error.
+/// Checks the relaxed form of a filter that accepts one event. The relaxed filter must accept all
+/// events that differ only in unknown values, and read no unknown needs. Returns `None` if there is
+/// nothing to compare; else true if the relaxed filter can reject, or the error.
 fn check_relaxed(
     values: [&[u32]; 2],
     expression: &[u32],
@@ -446,12 +446,12 @@ fn who_does_not_know_all_says_no_only_where_who_does_would() {
     assert!(all.len() > 100 && no > 20, "{no} of {}", all.len());
 }
 
-/// Makes 400 comparisons: returns their number, and the number of differences.
+/// Makes 400 comparisons; returns the number of comparisons, and of differences.
 fn compare_many(spoil: impl Fn(&mut [Insn])) -> (usize, usize) {
     let mut seed = 1_u64;
     let mut numbers = || -> Vec<u32> {
         let next = |_| {
-            // Knuth's linear congruence, MMIX.
+            // Knuth's linear congruential generator for MMIX.
             seed = seed.wrapping_mul(6_364_136_223_846_793_005);
             seed = seed.wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) as u32

@@ -1,5 +1,5 @@
-//! A runner of bytecode for these tests: slow, and it stops at whatever a filter must not do, such
-//! as reading what was not written, or jumping backward. The real ones are in crate `jit`.
+//! A slow bytecode runner for tests. It panics on invalid actions of a filter, such as reads of
+//! unwritten memory or backward jumps. The production runners are in crate `jit`.
 
 use trackway_filter::evaluate::{Runtime, State, string_hash};
 use trackway_filter::number;
@@ -14,7 +14,7 @@ use trackway_schema::Scalar;
 
 use super::frame::Frame;
 
-/// The content of a register or a place on the stack.
+/// The content of a register or of a stack slot.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Content {
     Nothing,
@@ -32,7 +32,7 @@ pub(crate) struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// The filter's answer.
+    /// Runs the filter and returns its answer.
     pub(crate) fn run(&mut self) -> bool {
         self.function(0, Content::Nothing) != 0
     }
@@ -173,7 +173,7 @@ impl Runner<'_> {
                 let count = u64::from(Word::from_bits(word).length);
                 let of = |index| self.element(word, scalar, index).expect("an element");
                 let is_wide = matches!(Scalar::from_code(scalar as u8), Some(Scalar::U64));
-                // Apart, so that all compare as they are.
+                // Widened according to the sign, so that all elements compare by value.
                 let wide = |bits: u64| if is_wide { bits.into() } else { i128::from(bits as i64) };
                 let all = (0..count).map(|index| wide(of(index)));
                 let folded = match helper {
@@ -203,7 +203,7 @@ impl Runner<'_> {
                 self.state.rate(cell, argument(2), argument(3), now_ns).into()
             }
             Helper::TailCall => panic!("there is one program"),
-            // All others compare bytes with numbers.
+            // All other helpers compare bytes with numbers.
             _ => {
                 let count = helper.compared_bytes().expect("one of those");
                 let offset = argument(1) as u32 as usize;
@@ -215,7 +215,7 @@ impl Runner<'_> {
     }
 }
 
-/// A glob, matched in the simplest way.
+/// Matches a glob pattern by the simplest method.
 fn matches_glob(pattern: &[u8], string: &[u8]) -> bool {
     match pattern {
         [] => string.is_empty(),
@@ -304,8 +304,8 @@ fn compute_alu(insn: Insn, op: u8, registers: &[Content; 11]) -> Content {
     })
 }
 
-/// Checks what a reader sees without running it: jumps go forward to instructions, shifts by
-/// constants are by less than 64, ends are ends.
+/// Checks static properties: jumps go forward to instructions, constant shift counts are below 64,
+/// and functions end properly.
 pub(crate) fn check_program(program: &[Insn]) {
     let mut is_start = vec![true; program.len()];
     let mut at = 0;
@@ -334,11 +334,11 @@ pub(crate) fn check_program(program: &[Insn]) {
     assert!(all, "the kernel refuses what is never reached");
 }
 
-/// Returns the instructions that can be reached.
+/// Returns, for each instruction, whether it is reachable.
 fn find_reachable(program: &[Insn]) -> Vec<bool> {
     let mut reached = vec![false; program.len()];
     reached[0] = true;
-    // Jumps and functions' addresses lead forward, so one pass sees all.
+    // Jumps and function addresses lead forward, so one pass finds all.
     for (at, insn) in program.iter().enumerate() {
         if !reached[at] || insn.op == EXIT {
             continue;
@@ -363,7 +363,7 @@ fn find_reachable(program: &[Insn]) -> Vec<bool> {
     reached
 }
 
-/// Returns the answer of `string_edges` for a field: byte by byte.
+/// Computes the result of `string_edges` for a field byte by byte.
 fn compare_edges(string: &[u8], size: usize, first: u64, last: u64) -> u64 {
     let is_at = |start: usize, number: u64| {
         (0..size).all(|at| u64::from(string[start + at]) == number >> (8 * at) & 0xff)
@@ -371,7 +371,7 @@ fn compare_edges(string: &[u8], size: usize, first: u64, last: u64) -> u64 {
     u64::from(string.len() >= size && is_at(0, first) && is_at(string.len() - size, last))
 }
 
-/// Returns true if bytes are not those of two numbers: each of them, of the number that has it.
+/// Returns true if the bytes differ from the two numbers, each of which covers one end.
 fn bytes_differ(bytes: &[u8], first: u64, last: u64) -> bool {
     let (begin, end) = Helper::number_bytes(bytes.len() as u8);
     let behind = bytes.len() - usize::from(end);

@@ -1,5 +1,5 @@
-//! The instructions, where their shape is a promise: about what clang makes of the same test in C,
-//! and nothing twice.
+//! Tests promises about the emitted instructions: about as many as clang emits for the same test in
+//! C, and no repeated work.
 
 use trackway_filter::compile::compile;
 use trackway_filter::explain::format_listing;
@@ -35,7 +35,7 @@ fn compile_program(text: &str) -> Vec<Insn> {
     program
 }
 
-/// The instructions as text, without numbers and bytes.
+/// Returns the instructions as text, without numbers and bytes.
 fn instruction_texts(text: &str) -> Vec<String> {
     let compiled = compile(text, &sample_event().layout).expect(text);
     let listing = format_listing(&compiled.alternative);
@@ -54,8 +54,8 @@ fn count_calls(program: &[Insn], helper: Helper) -> usize {
 fn nine_predicates_are_loads_and_jumps() {
     let text: Vec<String> = (0..9).map(|n| format!("a{n} == {n}")).collect();
     let program = compile_program(&text.join(" && "));
-    // A load and a jump for each; the answer "no" before them, "yes" behind, one end. clang 14
-    // (-O2 -target bpf -mcpu=v3) makes 22 instructions of the same with one `&` among them.
+    // A load and a jump for each test; the answer "no" before them, "yes" after them, one exit.
+    // clang 14 (-O2 -target bpf -mcpu=v3) emits 22 instructions for the same filter, with one `&`.
     assert_eq!(program.len(), 2 * 9 + 3);
     assert_eq!(count_op(&program, LOAD), 9);
     assert_eq!(count_op(&program, EXIT), 1);
@@ -100,7 +100,7 @@ fn fields_are_loaded_once_along_a_way() {
         let program = compile_program(text);
         assert_eq!(count_op(&program, LOAD), loads, "{text}");
     }
-    // Of a string, its length, and where it is.
+    // For a string, the filter loads the length and the offset.
     let halves = compile_program("s == \"abc\" && a0 == 1 && s != \"abx\"");
     assert_eq!((count_op(&halves, LOAD), count_op(&halves, LOAD_HALF)), (1, 2));
 }
@@ -117,7 +117,7 @@ fn expressions_are_worked_out_once_along_a_way() {
 #[test]
 fn questions_are_asked_once_along_a_way() {
     assert_eq!(instruction_texts("a0 == 1 && a0 == 1 && a0 != 2"), instruction_texts("a0 == 1"));
-    // What cannot be is not asked at all.
+    // Impossible conditions are not tested.
     let expected = ["r0 = 0", "r2 = *(u64 *)(r1 +8)", "if r2 s<= 1 goto 4", "r0 = 1", "exit"];
     assert_eq!(instruction_texts("a0 > 1 && !(a0 > 1) || a1 > 1"), expected);
 }
@@ -179,7 +179,7 @@ fn strings_up_to_sixteen_bytes_are_two_numbers() {
             assert_eq!((count_calls(&program, helper), all), (1, 1), "{filter}");
         }
     }
-    // Of twice as many bytes nothing is left between both, either; of more, there is.
+    // Up to twice that many bytes, two comparisons cover everything; longer strings need a call.
     for (length, compared) in [(17, 0), (32, 0), (33, 1)] {
         let program = compile_program(&format!("s == \"{}\"", "x".repeat(length)));
         assert_eq!(count_calls(&program, Helper::BytesDiffer16), 2);
@@ -211,7 +211,7 @@ fn many_small_numbers_are_a_set_of_bits() {
 
 #[test]
 fn many_values_at_a_time_are_kept_somewhere() {
-    // More than there are registers, across calls: each is used twice.
+    // More values than registers live across calls: each value is used twice.
     let sum = |names: &[&str]| names.join(" + ");
     let names = ["a0 / a1", "a1 / a2", "a2 / a3", "a3 / a4", "a4 / a5", "a5 / a6", "a6 / a7"];
     let text =

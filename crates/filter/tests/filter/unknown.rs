@@ -1,7 +1,7 @@
-//! Unregistered random events, and random expressions: filters that were compiled without them
-//! judge them as the tree does once they are known, or count them, and accept every expression that
-//! makes sense for them. Which alternative applies is decided here as in traced programs
-//! (`agent::filters::linker`): by the bytes of objects, meanings and descriptions.
+//! Random unregistered events with random expressions. Filters compiled without these events answer
+//! like the tree compiled for the known event, or count the event. They accept every expression
+//! that is valid for the events. These tests select alternatives like traced programs
+//! (`agent::filters::linker`): from the bytes of objects, meanings and descriptions.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,11 +22,11 @@ use trackway_testkit::random::Random;
 
 use super::event::{Datum, Event, Script, ValuesAtTime};
 
-/// Expressions, each with events of its own.
+/// Number of random expressions, each with its own events.
 const CASES: u64 = 400;
-/// Repetitions of each event.
+/// Number of occurrences of each event.
 const TIMES: usize = 4;
-/// Bytes that a recorder lets a filter take for such events.
+/// Size limit of a recorder for the alternatives for unknown events, in bytes.
 const GENERIC_BYTES: usize = 16 << 10;
 const VPID: u32 = 77;
 
@@ -49,8 +49,8 @@ const INTEGERS: [u64; 13] =
 const FLOATS: [f64; 5] = [0.0, 1.5, -2.5, 3.0, f64::NAN];
 const STRINGS: [&str; 5] = ["", "a", "ab", "BAD", "b"];
 
-/// Writes expressions about numbers `a` to `d`, an enumeration `e`, strings `s` and `t`, and things
-/// that have elements, `y` and `z`.
+/// Writes expressions on numbers `a` to `d`, an enumeration `e`, strings `s` and `t`, and arrays or
+/// sequences `y` and `z`.
 struct Writer<'r> {
     random: &'r mut Random,
 }
@@ -118,7 +118,7 @@ struct Field {
     length: u16,
 }
 
-/// An event, with its description as a program gives it.
+/// An event with the description that a program registers.
 struct DescribedEvent {
     fields: Vec<Field>,
     bytes: Vec<u8>,
@@ -133,7 +133,7 @@ impl DescribedEvent {
             if random.once_in(60) {
                 continue;
             }
-            // Now and then it is something else than its name says.
+            // Occasionally, a field has another type than its name suggests.
             let like = if random.once_in(25) { *random.pick(&names) } else { name };
             let shape = match like {
                 "e" => *random.pick(&[Shape::Enumeration, Shape::Scalar]),
@@ -149,7 +149,7 @@ impl DescribedEvent {
             let length = if shape == Shape::Array { 1 + random.next_below(5) as u16 } else { 0 };
             fields.push(Field { name, shape, scalar, length });
         }
-        // Where things lie is another matter each time, too.
+        // The order of the fields varies, too.
         let turn = random.next_below(fields.len() as u64) as usize;
         fields.rotate_left(turn);
         let bytes = encode_description(&fields, random.next_below(2) as i64);
@@ -157,7 +157,7 @@ impl DescribedEvent {
         Self { fields, layout: Layout::of_event(&description), bytes }
     }
 
-    /// Values, and the payload that has them.
+    /// Creates random values of the event, and the payload with these values.
     fn happens(&self, random: &mut Random) -> (Event, Vec<u8>) {
         let mut event = Event { layout: self.layout.clone(), ..Event::default() };
         let mut payload = Vec::new();
@@ -193,7 +193,7 @@ impl DescribedEvent {
     }
 }
 
-/// A description; labels are of these numbers, counted from `first`.
+/// Encodes a description; labels have consecutive numbers from `first`.
 fn encode_description(fields: &[Field], first: i64) -> Vec<u8> {
     let mut buffer = [0; 1024];
     let mut encoder = Encoder::new(&mut buffer, b"app", b"new", 6).expect("room");
@@ -209,7 +209,7 @@ fn encode_description(fields: &[Field], first: i64) -> Vec<u8> {
     encoder.finish().to_vec()
 }
 
-/// A number as a slot has it; its bytes are put behind the payload.
+/// Appends a random number to the payload, and returns it in slot format.
 fn push_random_number(random: &mut Random, scalar: Scalar, payload: &mut Vec<u8>) -> u64 {
     let bits = match scalar {
         Scalar::F64 => random.pick(&FLOATS).to_bits(),
@@ -226,18 +226,18 @@ fn push_random_number(random: &mut Random, scalar: Scalar, payload: &mut Vec<u8>
     }
 }
 
-/// The decision of a program about an event.
+/// The decision of a traced program about an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// It is dropped.
+    /// The program drops the event.
     Drops,
-    /// It is counted as lost.
+    /// The program counts the event as lost.
     Counts,
-    /// The alternative of this number judges it.
+    /// The alternative with this number decides.
     Judges(usize),
 }
 
-/// A filter as a program has it.
+/// A filter in the form that a traced program gets.
 struct Published {
     object: Vec<u8>,
     meanings: Vec<u8>,
@@ -297,12 +297,12 @@ extern "C" fn unused_callback() -> u64 {
     0
 }
 
-/// Checks that the `published` filter judges an event as the tree does that is made for it; returns
-/// the decision.
+/// Checks that the `published` filter answers like the tree compiled for the event; returns the
+/// decision.
 ///
 /// # Errors
 ///
-/// How it does not.
+/// Returns a description of the difference.
 fn check_decision(
     text: &str,
     published: &Published,
@@ -332,18 +332,18 @@ fn check_decision(
     Ok(outcome)
 }
 
-/// The results of some cases.
+/// Results of the random cases.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Events that the filter judged before they were known.
+    /// Number of events that the filter decided before they were known.
     judged: usize,
     counted: usize,
-    /// Errors.
+    /// Descriptions of differences.
     wrong: Vec<String>,
 }
 
-/// Judges random events by filters that were compiled for none, for others, and for all. `spoil`
-/// damages the compiled filter.
+/// Runs random events through filters that were compiled for no events, for other events, and for
+/// all. `spoil` damages the compiled filter.
 fn run(cases: u64, spoil: &dyn Fn(&mut CompiledFor)) -> Counts {
     let mut counts = Counts::default();
     for seed in 0..cases {
@@ -388,7 +388,7 @@ fn events_that_nobody_knows_are_judged_as_when_they_are_known_or_counted() {
     let counts = run(CASES, &|_| {});
     let first: Vec<&String> = counts.wrong.iter().take(5).collect();
     assert!(first.is_empty(), "{} of them: {first:#?}", counts.wrong.len());
-    // Most are not merely counted, though many ask for elements or labels.
+    // Most events are decided, not counted, though many filters read elements or labels.
     let Counts { judged, counted, .. } = counts;
     assert!(judged > counted, "{judged} judged, {counted} counted");
 }

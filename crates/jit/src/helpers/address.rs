@@ -1,44 +1,43 @@
-//! Helpers as machine code calls them: C functions whose first argument is the frame's slots.
+//! Entry points of helpers for machine code: C functions whose first argument is the frame's slots.
 #![expect(unsafe_code, reason = "machine code has nothing but a pointer to the slots")]
 
 use crate::call;
 use crate::frame::Frame;
 use crate::helper::Helper;
 
-/// A helper with the most arguments; those with fewer do not look at the others.
+/// A helper with the maximum number of arguments; other helpers ignore the extra ones.
 type HelperFunction = unsafe extern "C" fn(slots: *const u64, a: u64, b: u64, c: u64) -> u64;
 
-/// A helper that is like the others: by a number that is known when this is compiled, so that of
-/// [`Frame::help`] nothing but what it does is left. Registers that a helper has no arguments in
-/// may hold anything.
+/// Calls the helper with this number. The number is a constant, so that only this helper's part of
+/// [`Frame::help`] is compiled in. Registers beyond the helper's arguments may hold any value.
 ///
 /// # Safety
-/// `slots` must be what the program's entry was given.
+/// `slots` must be the argument of the program's entry.
 unsafe extern "C" fn call_helper<const NUMBER: i32>(
     slots: *const u64,
     a: u64,
     b: u64,
     c: u64,
 ) -> u64 {
-    // SAFETY: who called the entry has lent the frame until the program's end.
+    // SAFETY: the entry's caller lends the frame until the program's end.
     let frame = unsafe { Frame::of_slots(slots) };
     Helper::from_number(NUMBER).map_or(0, |helper| frame.help(helper, a, b, c))
 }
 
-/// `any`, with the address of a function.
+/// Calls the helper `any` with the address of a function.
 ///
 /// # Safety
-/// `slots` must be what the program's entry was given, and `function` a function of the program.
+/// `slots` must be the argument of the program's entry, and `function` a function of the program.
 unsafe extern "C" fn call_any(slots: *const u64, word: u64, scalar: u64, function: u64) -> u64 {
-    // SAFETY: who called the entry has lent the frame until the program's end.
+    // SAFETY: the entry's caller lends the frame until the program's end.
     let frame = unsafe { Frame::of_slots(slots) };
     let function = core::ptr::with_exposed_provenance::<()>(function as usize);
-    // SAFETY: the verifier lets nothing but a function of the program through, which was verified
-    // for frame and element; it is the program's own frame.
+    // SAFETY: the verifier accepts only a function of the program here, and verified it for a frame
+    // and an element. The frame is the program's own.
     frame.any(word, scalar, |element| unsafe { call::call_program(slots, element, function) })
 }
 
-/// The address of a helper; `tail_call` is no function, its callers jump.
+/// Returns the address of a helper; `None` for `tail_call`, which is a jump.
 pub(crate) fn helper_address(helper: Helper) -> Option<u64> {
     /// Matches helpers that need no special case, by number.
     macro_rules! plain {

@@ -1,10 +1,9 @@
-//! Implementations of helpers: the interpreter calls them with a frame, and machine code calls the
-//! same functions with the frame's slots.
+//! Implementations of helpers. The interpreter calls them with a frame; machine code calls the same
+//! functions with the frame's slots.
 //!
-//! Arguments are numbers that a program has made, and nothing is believed of them: a word that is
-//! not within its bytes is an empty string; a cell or a scalar that there is not makes the answer
-//! 0. Nothing here blocks, allocates, or leaves anything half done when a signal handler comes
-//! between.
+//! Arguments are arbitrary numbers from the program, and are fully checked: a word outside its
+//! bytes is an empty string; an unknown cell or scalar yields 0. No helper blocks or allocates, and
+//! a signal handler that interrupts one finds consistent state.
 
 mod address;
 mod sequence;
@@ -19,8 +18,8 @@ use crate::frame::Frame;
 use crate::helper::{Helper, Word};
 
 impl Frame<'_> {
-    /// Calls a helper with its arguments behind the frame; `any` and `tail_call` are their callers'
-    /// own business, and answer 0 here.
+    /// Calls a helper with its arguments after the frame. Returns 0 for `any` and `tail_call`,
+    /// which the callers implement.
     pub(crate) fn help(&self, helper: Helper, a: u64, b: u64, c: u64) -> u64 {
         let float = f64::from_bits;
         match helper {
@@ -56,12 +55,12 @@ impl Frame<'_> {
             Helper::Least => self.outermost(a, b, Ordering::Less),
             Helper::Greatest => self.outermost(a, b, Ordering::Greater),
             Helper::Any | Helper::TailCall => 0,
-            // All others compare bytes with numbers.
+            // All other helpers compare bytes with numbers.
             _ => helper.compared_bytes().map_or(0, |count| self.differ(count, a, b, c)),
         }
     }
 
-    /// The bytes of a word, whose length is a number of elements of `size` bytes.
+    /// Returns the bytes of a word whose length counts elements of `size` bytes.
     fn region(&self, word: u64, size: usize) -> &[u8] {
         let word = Word::from_bits(word);
         let bytes = if word.is_constant { self.environment.constants } else { self.bytes() };
@@ -74,11 +73,11 @@ impl Frame<'_> {
         self.region(word, 1)
     }
 
-    /// Returns true if a string of the event begins with the `N` lowest bytes of one number, and
-    /// ends with those of another; they may overlap. A word of a constant never matches. The code
-    /// in `x86::text` does the same.
+    /// Returns true if a string of the event begins with the `N` lowest bytes of `first`, and ends
+    /// with those of `last`; the two may overlap. A word of a constant never matches. The code in
+    /// `x86::text` computes the same result.
     fn edges<const N: usize>(&self, word: u64, first: u64, last: u64) -> bool {
-        // The mark of a constant makes it begin behind all bytes.
+        // The constant flag moves the start beyond all bytes.
         let (start, length) = (word as u32 as usize, (word >> 32) as usize);
         let end = start.checked_add(length);
         let string = end.and_then(|end| self.bytes().get(start..end)).unwrap_or_default();
@@ -88,12 +87,12 @@ impl Frame<'_> {
             && string.last_chunk().copied() == edge(last)
     }
 
-    /// In which bits `count` of the event's bytes, from `offset` on, differ from those of two
-    /// numbers ([`Helper::number_bytes`]): those at the beginning, or those at the end. Where there
-    /// are not so many bytes, where they would end. What `x86::text` makes of it does the same.
+    /// Returns the bits in which `count` of the event's bytes, from `offset` on, differ from two
+    /// numbers ([`Helper::number_bytes`]), one for each end. If the bytes do not exist, returns the
+    /// end offset that they would have. The code of `x86::text` computes the same result.
     #[inline(always)]
     fn differ(&self, count: u8, offset: u64, first: u64, last: u64) -> u64 {
-        // The mark of a constant makes it begin behind all bytes.
+        // The constant flag moves the start beyond all bytes.
         let start = u64::from(offset as u32);
         let end = start + u64::from(count);
         let Some(bytes) = self.bytes().get(start as usize..end as usize) else { return end };
@@ -122,12 +121,12 @@ impl Frame<'_> {
     }
 }
 
-/// In which bits the first `N` bytes differ from the lowest ones of a number.
+/// Returns the bits in which the first `N` bytes differ from the lowest bytes of a number.
 fn differing_bits_of_first<const N: usize>(bytes: &[u8], number: u64) -> u64 {
     differing_bits::<N>(bytes.first_chunk(), number)
 }
 
-/// The same of the last ones.
+/// Returns the bits in which the last `N` bytes differ from the lowest bytes of a number.
 fn differing_bits_of_last<const N: usize>(bytes: &[u8], number: u64) -> u64 {
     differing_bits::<N>(bytes.last_chunk(), number)
 }

@@ -1,12 +1,12 @@
-//! Elements of sequences, by number, and one after the other.
+//! Helpers that read the elements of sequences, by index and by iteration.
 
 use core::cmp::Ordering;
 
 use crate::ELEMENTS_MAX;
 use crate::frame::Frame;
 
-/// Types of the elements of a sequence: the codes of `schema::Scalar`, which are part of the
-/// contract.
+/// Types of the elements of a sequence. The codes are those of `schema::Scalar`, which are part of
+/// the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scalar {
     Signed(u32),
@@ -43,7 +43,7 @@ impl Scalar {
         }
     }
 
-    /// Returns true if the type is an unsigned integer of 64 bits.
+    /// Returns true if the type is an unsigned 64-bit integer.
     fn is_wide(self) -> bool {
         self == Self::Unsigned(64)
     }
@@ -52,13 +52,13 @@ impl Scalar {
         matches!(self, Self::F32 | Self::F64)
     }
 
-    /// An element, as a slot would have it.
+    /// Converts an element to a slot's value.
     fn value(self, element: &[u8]) -> u64 {
         let mut bytes = [0; 8];
         if let Some(there) = bytes.get_mut(..element.len()) {
             there.copy_from_slice(element);
         }
-        // Records have the byte order of the machine, and this runs on little-endian ones.
+        // Records use the machine's byte order, and Trackway supports only little-endian machines.
         let bits = u64::from_le_bytes(bytes);
         match self {
             Self::Signed(width) => crate::alu::sign_extend(bits, width),
@@ -70,7 +70,7 @@ impl Scalar {
 }
 
 impl Frame<'_> {
-    /// The element with this index; 0 beyond the end.
+    /// Returns the element with this index; 0 beyond the end.
     pub(super) fn element(&self, word: u64, scalar: u64, index: u64) -> u64 {
         let Some(scalar) = Scalar::from_code(scalar) else { return 0 };
         let size = scalar.size_bytes();
@@ -92,12 +92,12 @@ impl Frame<'_> {
         self.integers(word, scalar).map_or(0, |(_, all)| all.fold(0, u64::wrapping_add))
     }
 
-    /// The least or the greatest of them; of none, and of floats, 0.
+    /// Returns the minimum or maximum of the elements; 0 for floats and without elements.
     pub(super) fn outermost(&self, word: u64, scalar: u64, which: Ordering) -> u64 {
         let Some((scalar, elements)) = self.integers(word, scalar) else { return 0 };
         let order = |a: u64, b: u64| match scalar.is_wide() {
             true => a.cmp(&b),
-            // All others are themselves with a sign, too.
+            // All other types, when extended to 64 bits, compare correctly as signed numbers.
             false => a.cast_signed().cmp(&b.cast_signed()),
         };
         elements.reduce(|a, b| if order(b, a) == which { b } else { a }).unwrap_or(0)

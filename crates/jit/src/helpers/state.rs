@@ -1,4 +1,4 @@
-//! A filter's state: cells that any number of threads and signal handlers change at once.
+//! Filter state: cells that any number of threads and signal handlers change concurrently.
 //!
 //! Each change is one atomic instruction on one cell, and no other memory depends on it, so all
 //! orderings are Relaxed.
@@ -7,14 +7,14 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::frame::{Cell, Frame};
 
-/// Most attempts to change a cell that others are changing at the same time.
+/// Maximum number of attempts to change a contended cell.
 const TRIES_MAX: usize = 64;
 /// Bits that `changed` inverts in the stored number, because 0 marks a cell without a number. The
 /// one number that is then stored as 0 should not occur in practice.
 const INVERTED_BITS: u64 = 0x9e6c_63d0_876a_3f1b;
 
 impl Frame<'_> {
-    /// The cell with this number.
+    /// Returns the cell with this number.
     pub(super) fn cell(&self, number: u64) -> Option<&Cell> {
         self.environment.cells.get(usize::try_from(number).ok()?)
     }
@@ -31,16 +31,16 @@ pub(super) fn has_changed(cell: &Cell, number: u64) -> bool {
     cell.swap(kept, Relaxed) != kept || kept == 0
 }
 
-/// Bits of a cell of `rate` that count; as many as that pass in an interval at most.
+/// Bits of a `rate` cell that count events, which bounds the events per interval.
 const PASSED_BITS: u32 = 28;
-/// Intervals by which a clock may be late that was read before another one's.
+/// Maximum lag, in intervals, of a clock that was read before another thread's.
 const LATE_INTERVALS_MAX: u64 = 1 << 16;
 
-/// Returns true, and counts the event, if fewer than `most` have passed in the running interval of
-/// `length_ns`. Intervals begin at multiples of their length.
+/// Returns true, and counts the event, if fewer than `most` events have passed in the current
+/// interval of `length_ns`. Intervals begin at multiples of their length. Format of a cell:
 ///
 /// ```text
-/// how many have passed (bits 0 to 27) | the interval's number, its lowest 36 bits
+/// number of passed events (bits 0 to 27) | lowest 36 bits of the interval's number
 /// ```
 pub(super) fn passes_rate_limit(cell: &Cell, most: u64, length_ns: u64, now_ns: u64) -> bool {
     const INTERVALS: u64 = u64::MAX >> PASSED_BITS;
@@ -49,8 +49,8 @@ pub(super) fn passes_rate_limit(cell: &Cell, most: u64, length_ns: u64, now_ns: 
     let mut kept = cell.load(Relaxed);
     for _ in 0..TRIES_MAX {
         let (interval, passed) = (kept >> PASSED_BITS, kept & PASSED);
-        // A thread that read the clock before another one began an interval counts in that
-        // interval.
+        // A thread may read the clock before another thread begins an interval. Its event counts in
+        // the new interval.
         let is_running = interval.wrapping_sub(current) & INTERVALS <= LATE_INTERVALS_MAX;
         let (interval, passed) = if is_running { (interval, passed) } else { (current, 0) };
         if passed >= most.min(PASSED) {
@@ -62,7 +62,7 @@ pub(super) fn passes_rate_limit(cell: &Cell, most: u64, length_ns: u64, now_ns: 
             Err(other) => kept = other,
         }
     }
-    // So many others have passed meanwhile.
+    // At least that many other events have changed the cell meanwhile.
     false
 }
 
@@ -89,7 +89,7 @@ mod tests {
             assert!(has_changed(&cell, !number));
             assert!(has_changed(&cell, number));
         }
-        // The one number that is taken for a change each time.
+        // The one number that counts as a change on every call.
         let cell = Cell::new(0);
         assert!(has_changed(&cell, INVERTED_BITS) && has_changed(&cell, INVERTED_BITS));
     }
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// Four threads at once: nothing is counted twice or lost, and no more pass than may.
+    /// Four threads change one cell: no count is duplicated or lost, and the limit holds.
     #[test]
     fn threads_share_cells() {
         let (counted, rated) = (Cell::new(0), Cell::new(0));

@@ -1,16 +1,16 @@
-//! Strings: compared, searched, matched. Bytes, not characters.
+//! String helpers: comparison, search, pattern matching. Strings are bytes, not characters.
 //!
-//! Searching is Crochemore and Perrin's two-way algorithm ("Two-way string-matching", 1991): time
-//! in proportion to both lengths and no memory, whatever the strings are.
+//! The search is Crochemore and Perrin's two-way algorithm ("Two-way string-matching", 1991):
+//! linear time in both lengths and constant memory for all strings.
 
 use core::cmp::Ordering;
 
-/// Below, equal, or above, as a signed number.
+/// Compares two strings: -1, 0 or 1 as a signed number.
 pub(super) fn compare_bytes(a: &[u8], b: &[u8]) -> u64 {
     (a.cmp(b) as i64) as u64
 }
 
-/// FNV-1a, 64 bits.
+/// Returns the 64-bit FNV-1a hash.
 pub(super) fn hash_fnv1a(text: &[u8]) -> u64 {
     text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
@@ -21,17 +21,17 @@ pub(super) fn contains(text: &[u8], part: &[u8]) -> bool {
     find_part(text, part).is_some()
 }
 
-/// Returns true if the pattern matches all of the text, where `*` is for any bytes. `\` takes the
-/// next byte as it is; at the end it is itself.
+/// Returns true if the pattern matches the whole text, where `*` matches any bytes. `\` makes the
+/// next byte literal; at the end, `\` is literal itself.
 ///
-/// What is between two `*` is taken where it is found first: if that leads to no match, no later
-/// place does. So nothing is tried twice, and the time is in proportion to both lengths (but for
-/// parts with `\` in them, where it is their product).
+/// Each part between two `*` is matched at its first position: if this leads to no match, no later
+/// position does. So there is no backtracking, and the time is linear in both lengths (for parts
+/// with `\`: proportional to their product).
 pub(super) fn matches_pattern(text: &[u8], pattern: &[u8]) -> bool {
     let (first, rest) = split_at_star(pattern);
     let Some(mut text) = strip_part(text, first) else { return false };
     let Some(mut rest) = rest else { return text.is_empty() };
-    // Each turn takes a part of the pattern.
+    // Each iteration consumes a part of the pattern.
     loop {
         let (part, next) = split_at_star(rest);
         let Some(next) = next else {
@@ -43,7 +43,7 @@ pub(super) fn matches_pattern(text: &[u8], pattern: &[u8]) -> bool {
     }
 }
 
-/// The pattern before its first `*`, and behind that.
+/// Splits the pattern at its first `*`: the part before it, and the part after it.
 fn split_at_star(pattern: &[u8]) -> (&[u8], Option<&[u8]>) {
     let mut is_escaped = false;
     let star = pattern.iter().position(|&byte| {
@@ -54,7 +54,7 @@ fn split_at_star(pattern: &[u8]) -> (&[u8], Option<&[u8]>) {
     star.map_or((pattern, None), |star| (&pattern[..star], Some(&pattern[star + 1..])))
 }
 
-/// The bytes that a part of a pattern stands for.
+/// Returns the literal bytes of a part of a pattern.
 fn unescape_bytes(part: &[u8]) -> impl Iterator<Item = u8> {
     let mut rest = part.iter();
     core::iter::from_fn(move || match *rest.next()? {
@@ -63,12 +63,12 @@ fn unescape_bytes(part: &[u8]) -> impl Iterator<Item = u8> {
     })
 }
 
-/// The text behind a part of a pattern at its beginning, if that is there.
+/// Returns the text after a part of a pattern, if the text begins with this part.
 fn strip_part<'t>(text: &'t [u8], part: &[u8]) -> Option<&'t [u8]> {
     unescape_bytes(part).try_fold(text, |text, byte| text.strip_prefix(&[byte]))
 }
 
-/// The text behind the first place where a part of a pattern is.
+/// Returns the text after the first match of a part of a pattern.
 fn skip_past_part<'t>(text: &'t [u8], part: &[u8]) -> Option<&'t [u8]> {
     if part.contains(&b'\\') {
         (0..=text.len()).find_map(|start| strip_part(&text[start..], part))
@@ -85,11 +85,11 @@ fn find_part(text: &[u8], part: &[u8]) -> Option<usize> {
     let (less, greater) =
         (maximal_suffix(part, Ordering::Less), maximal_suffix(part, Ordering::Greater));
     let (critical, period) = if less.0 > greater.0 { less } else { greater };
-    // Whether `period` is one of the whole part, and not only of its right half.
+    // True if `period` is a period of the whole part, not only of its right half.
     let is_periodic = part.get(period..period + critical) == Some(&part[..critical]);
     let shift = if is_periodic { period } else { critical.max(part.len() - critical) + 1 };
     let mut start = 0;
-    // How much of the part is known to be there, from its beginning; only if it is periodic.
+    // Length of the prefix known to match; nonzero only for periodic parts.
     let mut known = 0;
     while let Some(window) = text.get(start..start + part.len()) {
         let differs = |&at: &usize| part[at] != window[at];
@@ -106,8 +106,8 @@ fn find_part(text: &[u8], part: &[u8]) -> Option<usize> {
     None
 }
 
-/// Returns the start of the greatest suffix in the order in which `smaller` bytes come first, and
-/// its period.
+/// Returns the start and the period of the maximal suffix, in the order in which `smaller` bytes
+/// come first.
 fn maximal_suffix(part: &[u8], smaller: Ordering) -> (usize, usize) {
     let (mut start, mut rival, mut same, mut period) = (0, 1, 0, 1);
     while let Some(byte) = part.get(rival + same) {
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// Matching as one would write it down, for a pattern without `\`.
+    /// Reference implementation of matching, for patterns without `\`.
     fn matches_naively(text: &[u8], pattern: &[u8]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),
@@ -179,7 +179,7 @@ mod tests {
             prop_assert_eq!(matches_pattern(&text, &pattern), matches_naively(&text, &pattern));
         }
 
-        /// With every byte escaped a pattern matches itself alone.
+        /// A pattern with every byte escaped matches only itself.
         #[test]
         fn escaped_patterns_are_texts(
             text in vec(prop_oneof![Just(b'*'), Just(b'\\'), Just(b'a')], 0..8),
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn hash_is_fnv_1a() {
-        // From the algorithm's own table of test vectors.
+        // Test vectors from the specification of FNV.
         assert_eq!(hash_fnv1a(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(hash_fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(hash_fnv1a(b"foobar"), 0x8594_4171_f739_67e8);

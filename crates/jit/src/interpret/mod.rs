@@ -1,4 +1,4 @@
-//! The interpreter, used where machine code is not available, and the reference for machine code.
+//! The interpreter: runs filters where machine code is unavailable; the reference for machine code.
 
 use core::fmt;
 use core::ops::Range;
@@ -12,11 +12,11 @@ use crate::insn::{
 use crate::verify::{Function, Verified, jump_distance, referenced_function, size_bytes};
 use crate::{DEPTH_MAX, STACK_BYTES};
 
-/// The address of the frame.
+/// Virtual address of the frame.
 const FRAME_ADDRESS: u64 = 1 << 28;
-/// The address of the stack's end.
+/// Virtual address of the stack's end.
 const STACK_ADDRESS: u64 = 2 << 28;
-/// The address of functions; the offset is the instruction's index.
+/// Virtual address of functions; the offset is the instruction's index.
 const FUNCTION_ADDRESS: u64 = 3 << 28;
 
 /// Loads a slot.
@@ -27,19 +27,19 @@ const LOAD_HALF_SLOT: u8 = class::LDX | mode::MEM | size::W;
 /// The outcome of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// The result; not zero passes the event.
+    /// Result of the program; nonzero accepts the event.
     pub answer: u64,
-    /// Executed instructions.
+    /// Number of executed instructions.
     pub steps: u64,
 }
 
-/// A fault that a verified program cannot have. It would be an error of verifier or interpreter;
-/// the event is not recorded.
+/// A fault that a verified program cannot cause; a bug of verifier or interpreter. The event is not
+/// recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// There is no program, or the frame has fewer slots than the program was verified for.
     NotReady,
-    /// This instruction is invalid, or leads outside.
+    /// The instruction with this index is invalid, or leads outside the program.
     At(usize),
 }
 
@@ -54,15 +54,15 @@ impl fmt::Display for Fault {
 
 impl core::error::Error for Fault {}
 
-/// Runs the first of an alternative's programs, and those that it makes tail calls to.
+/// Runs the first program of an alternative, and the programs that it tail-calls.
 ///
 /// # Errors
-/// If the frame does not fit; nothing else, as long as verifier and interpreter agree.
+/// Returns an error if the frame does not fit. Other errors would be bugs.
 pub fn run(programs: &[Verified<'_>], frame: &Frame<'_>) -> Result<Outcome, Fault> {
     let slots = frame.slots();
     let mut steps = 0;
     let mut number = 0;
-    // A tail call goes to a later program only.
+    // Tail calls only go to later programs, so the loop ends.
     loop {
         let verified = programs.get(number).ok_or(Fault::NotReady)?;
         if verified.rules.slots > slots.len() {
@@ -85,7 +85,7 @@ pub fn run(programs: &[Verified<'_>], frame: &Frame<'_>) -> Result<Outcome, Faul
 /// The end of a function.
 enum FunctionEnd {
     Answer(u64),
-    /// A tail call of another program.
+    /// A tail call to another program.
     Tail(usize),
 }
 
@@ -93,16 +93,16 @@ enum FunctionEnd {
 struct Machine<'a, 'p> {
     verified: &'a Verified<'p>,
     frame: &'a Frame<'a>,
-    /// The frame's slots.
+    /// Slots of the frame.
     slots: &'a [u64],
     programs: usize,
     number: usize,
-    /// [`STACK_BYTES`], or nothing for a program without stack.
+    /// [`STACK_BYTES`] bytes, or an empty slice for a program without a stack.
     stack: &'a mut [u8],
     steps: &'a mut u64,
 }
 
-/// Registers, more than exist: a number of four bits needs no check.
+/// The registers, padded to 16 so that a four-bit number needs no bounds check.
 struct Registers([u64; 16]);
 
 impl Registers {
@@ -116,14 +116,14 @@ impl Registers {
         self.0[usize::from(register & 15)] = value;
     }
 
-    /// The second operand of arithmetic or a jump.
+    /// Returns the second operand of arithmetic or of a jump.
     #[inline(always)]
     fn operand(&self, insn: Insn) -> u64 {
         if insn.op & source::X != 0 { self.get(insn.src) } else { insn.immediate as i64 as u64 }
     }
 }
 
-/// The rest of a function's instructions. It only gets shorter, so functions end.
+/// The remaining instructions of a function. The slice only shrinks, so functions end.
 type Code<'a> = &'a [[u8; INSN_BYTES]];
 
 /// The execution of a function.
@@ -131,7 +131,8 @@ struct Call<'a> {
     function: &'a Function,
     registers: Registers,
     depth: usize,
-    /// Skipped instructions and second halves. Without them, no counting is needed.
+    /// Number of skipped instructions and second halves: the count of executed ones derives from
+    /// it.
     skipped: usize,
 }
 
@@ -144,7 +145,7 @@ impl<'a> Call<'a> {
         Self { function, registers: Registers(registers), depth, skipped: 0 }
     }
 
-    /// Returns the number of executed instructions, with the last one before `code`.
+    /// Returns the number of executed instructions, up to the last one before `code`.
     fn steps(&self, code: Code<'_>) -> u64 {
         let passed = self.function.range().len().wrapping_sub(code.len());
         passed.wrapping_sub(self.skipped) as u64
@@ -156,7 +157,7 @@ impl<'a> Call<'a> {
         usize::from(self.function.end).wrapping_sub(code.len() + 1)
     }
 
-    /// Returns the stack range of an address, if it is the function's own.
+    /// Returns the stack range of an address, if it is in the function's own stack.
     fn stack(&self, address: u64, size: usize) -> Option<Range<usize>> {
         let end = self.registers.get(STACK_END);
         let below = usize::try_from(end.checked_sub(address)?).ok()?;
@@ -167,8 +168,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Carries out an instruction by the [`step`](Machine::step) of its operation, of which there are
-/// 254, most of them the one that says no. What a call and an end are is said where they are met.
+/// Executes an instruction by the [`step`](Machine::step) for its operation. There are 254 such
+/// operations, most of them invalid. The caller of the macro handles calls and exits.
 macro_rules! carry_out {
     ($machine:ident, $instruction:tt, CALL => $on_call:expr, EXIT => $on_exit:expr) => {
         carry_out!(
@@ -203,7 +204,7 @@ macro_rules! carry_out {
     };
 }
 
-/// Converts a loaded value.
+/// Extends a loaded value to 64 bits.
 #[inline(always)]
 fn extend_loaded_value(insn: Insn, value: u64) -> u64 {
     let is_signed = insn.op & 0xe0 == mode::MEMSX;
@@ -211,13 +212,13 @@ fn extend_loaded_value(insn: Insn, value: u64) -> u64 {
 }
 
 impl<'a> Machine<'a, '_> {
-    /// Runs the first function.
+    /// Runs the program's first function.
     fn begin(mut self) -> Result<FunctionEnd, Fault> {
         let first = self.verified.functions().first().ok_or(Fault::NotReady)?;
         self.run_function(&mut Call::new(first, [FRAME_ADDRESS, 0, 0, 0, 0], STACK_ADDRESS, 1))
     }
 
-    /// Runs the first function of a program with a stack. Others need no memory for one.
+    /// Runs a program that has a stack. Other programs need no stack memory.
     #[inline(never)]
     fn begin_with_stack(self) -> Result<FunctionEnd, Fault> {
         let mut stack = [0; STACK_BYTES];
@@ -234,8 +235,8 @@ impl<'a> Machine<'a, '_> {
         let mut code = code.get(start..).unwrap_or_default();
         while let Some((bytes, next)) = code.split_first() {
             code = next;
-            // Every other instruction of most filters. Branches that are predicted by themselves
-            // cost less than the jump for all operations, whose target is another each time.
+            // In most filters, every other instruction is a load. A separate, well-predicted branch
+            // costs less than the indirect jump, whose target changes each time.
             if bytes[0] == LOAD_SLOT {
                 if self.step::<LOAD_SLOT>(bytes, &mut code, call).is_none() {
                     return Err(Fault::At(call.index(code)));
@@ -268,10 +269,9 @@ impl<'a> Machine<'a, '_> {
         Err(Fault::At(call.function.end.into()))
     }
 
-    /// Carries out an instruction whose operation is `OP`, and which stands before `code`; leaves
-    /// there what is to be done next. Whatever asks for the operation is decided when this is
-    /// compiled.
-    // Without optimisation each copy would have a place of its own in the frame of who calls it.
+    /// Executes the instruction with operation `OP`, which precedes `code`, and leaves the next
+    /// instructions in `code`. Conditions on the operation are resolved at compile time.
+    // Without optimization, each copy would add its locals to the caller's stack frame.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn step<const OP: u8>(
         &mut self,
@@ -321,7 +321,7 @@ impl<'a> Machine<'a, '_> {
             class::JMP | class::JMP32 => {
                 let operand = registers.operand(insn);
                 if alu::is_jump_taken(insn, registers.get(insn.dst), operand)? {
-                    // Never backward, whatever the verifier has accepted.
+                    // The interpreter never jumps backward, whatever the verifier accepted.
                     let distance = usize::try_from(jump_distance(insn)).ok()?;
                     *code = code.get(distance..)?;
                     call.skipped += distance;
@@ -332,12 +332,12 @@ impl<'a> Machine<'a, '_> {
         Some(())
     }
 
-    /// Loads a value from the frame's slots, if the address is within them and aligned.
+    /// Loads a value from the frame's slots, if the address is inside the frame and aligned.
     #[inline(always)]
     fn slot(&self, address: u64, size: u8) -> Option<u64> {
         let offset = address.wrapping_sub(FRAME_ADDRESS);
         if size == 8 {
-            // One check for both: an unaligned offset becomes far too large.
+            // One check covers both: rotating an unaligned offset makes it too large.
             return self.slots.get(usize::try_from(offset.rotate_right(3)).ok()?).copied();
         }
         let slot = self.slots.get(usize::try_from(offset / 8).ok()?)?;
@@ -359,7 +359,7 @@ impl<'a> Machine<'a, '_> {
         Some(())
     }
 
-    /// Changes a value on the stack.
+    /// Stores a value to the stack.
     #[inline(never)]
     fn store(&mut self, call: &Call<'_>, address: u64, size: u8, value: u64) -> Option<()> {
         let size = usize::from(size);
@@ -396,7 +396,7 @@ impl<'a> Machine<'a, '_> {
                 }
             }
         };
-        // Registers that calls lose are cleared.
+        // Clears the registers that calls lose.
         let lost = if keeps_frame { 2..=5 } else { 1..=5 };
         call.registers.0[lost].fill(0);
         call.registers.set(0, answer);

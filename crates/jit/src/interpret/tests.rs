@@ -1,5 +1,5 @@
-//! Programs that the verifier refuses: the interpreter checks each access again. And the limit on
-//! steps, which it does not count at each step.
+//! Programs that the verifier rejects, to test the interpreter's own checks of each access. Also
+//! tests the step limit, which the interpreter does not count at each step.
 
 extern crate std;
 
@@ -32,8 +32,8 @@ extern "C" fn return_zero() -> u64 {
     0
 }
 
-/// Runs bytes that are not verified: the verified program has as many instructions, and a stack of
-/// 8 bytes if `has_stack` is set.
+/// Runs unverified bytes in place of a verified program of the same length. The stack has 8 bytes
+/// if `has_stack` is set.
 fn run_unverified(bytes: &[u8], has_stack: bool) -> Result<Outcome, Fault> {
     let first = if has_stack { make_insn(STORE, 10, 0, -8, 1) } else { make_insn(MOV, 1, 0, 0, 1) };
     let mut other = vec![make_insn(MOV, 0, 0, 0, 0); bytes.len() / INSN_BYTES];
@@ -42,7 +42,7 @@ fn run_unverified(bytes: &[u8], has_stack: bool) -> Result<Outcome, Fault> {
     let other: Vec<u8> = other.iter().flat_map(|insn| insn.encode()).collect();
     let program = Program::new(&other).expect("a program");
     let verified = verify(program, Rules::new(2), &mut [State::FREE; 4]).expect("accepted");
-    // What is behind them is as before: the function has so many instructions.
+    // Keeps the original instructions after `bytes`: the function's length is fixed.
     let bytes = [bytes, &other[bytes.len()..]].concat();
     let verified = Verified { program: Program::new(&bytes).expect("a program"), ..verified };
     let environment = Environment::new(&[], &[], return_zero, return_zero);
@@ -124,7 +124,7 @@ fn nothing_goes_backward_or_beyond_the_end() {
     assert_eq!(run_insns(&far, false), Err(Fault::At(0)));
 }
 
-/// The interpreter ends without a panic on any bytes.
+/// The interpreter ends without a panic for any bytes.
 #[test]
 fn any_bytes_end() {
     let mut state = 1_u64;
@@ -136,7 +136,7 @@ fn any_bytes_end() {
     for round in 0..100_000 {
         let mut bytes: Vec<u8> = (0..6).flat_map(|_| roll().to_le_bytes()).collect();
         for insn in bytes.chunks_exact_mut(INSN_BYTES) {
-            // Near enough to an instruction to get somewhere, most of the time.
+            // Usually stays close to valid instructions, so that programs run for a while.
             if roll() % 4 != 0 {
                 insn[1] &= 0x11;
                 insn[2..4].copy_from_slice(&(roll() as i16 % 12).to_le_bytes());

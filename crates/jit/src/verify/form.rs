@@ -1,7 +1,7 @@
-//! Checks of single instructions: operation, registers, and zeros in unused places.
+//! Checks of single instructions: operation, registers, and zeros in unused fields.
 //!
-//! This check refuses what RFC 9669 leaves open, and what filters do not use (atomics, packet
-//! loads, maps), so that later code need not handle it.
+//! This check rejects instructions that RFC 9669 leaves undefined or that filters do not use
+//! (atomics, packet loads, maps), so that later code need not handle them.
 
 use super::Reason;
 use crate::insn::{
@@ -9,7 +9,7 @@ use crate::insn::{
     size, source,
 };
 
-/// Checks an instruction by itself; `next` is the one behind it.
+/// Checks the form of an instruction; `next` is the following one.
 pub(super) fn check_insn(insn: Insn, next: Option<Insn>) -> Result<(), Reason> {
     match insn.class() {
         class::LD => check_wide_load(insn, next),
@@ -43,7 +43,7 @@ fn check_register(number: u8) -> Result<(), Reason> {
     if usize::from(number) < REGISTERS { Ok(()) } else { Err(Reason::Register(number)) }
 }
 
-/// The destination is a register that can be changed.
+/// Checks that the destination register is writable.
 fn check_destination(insn: Insn) -> Result<(), Reason> {
     if insn.dst == STACK_END { Err(Reason::StackEnd) } else { check_register(insn.dst) }
 }
@@ -67,7 +67,7 @@ fn check_wide_load(insn: Insn, next: Option<Insn>) -> Result<(), Reason> {
     }
 }
 
-/// The second operand: a register and no immediate, or an immediate and no register.
+/// Checks the second operand: a register without an immediate, or an immediate without a register.
 fn check_operand(insn: Insn) -> Result<(), Reason> {
     if insn.op & source::X == 0 {
         return check_unused_field(insn.src == 0);

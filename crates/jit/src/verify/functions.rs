@@ -1,4 +1,4 @@
-//! Functions of a program: where they begin and end, and what is known of each.
+//! The functions of a program: their boundaries, and the verifier's facts about them.
 
 use super::{Reason, form};
 use crate::insn::{CALL, Insn, LDDW, LDDW_FUNCTION, call};
@@ -8,32 +8,31 @@ use crate::{FUNCTIONS_MAX, INSTRUCTIONS_MAX};
 /// A function of a verified program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Function {
-    /// Its first instruction.
+    /// Index of the first instruction.
     pub start: u16,
-    /// The instruction behind its last.
+    /// Index after the last instruction.
     pub end: u16,
-    /// Bytes of stack that it uses itself, a multiple of 8.
+    /// Stack that the function itself uses, in bytes; a multiple of 8.
     pub stack_bytes: u16,
-    /// Most bytes of stack that those use which have called it.
+    /// Maximum stack that the function's callers use, in bytes.
     pub stack_above: u16,
-    /// Greatest depth of calls when the function runs, itself included.
+    /// Maximum call depth of the function, itself included.
     pub depth: u8,
-    /// Bit n: it writes register 6 + n, which belongs to who has called it.
+    /// Bit n: the function writes register 6 + n, which the caller expects unchanged.
     pub saved: u8,
-    /// True if the function reads the stack's end.
+    /// True if the function uses the stack pointer register.
     pub has_stack: bool,
-    /// True if the function calls anything; a helper whose code is in the call's place
-    /// ([`Helper::edge_bytes`]) is not called.
+    /// True if the function makes calls. Inlined helpers ([`Helper::edge_bytes`]) do not count.
     ///
     /// [`Helper::edge_bytes`]: crate::helper::Helper::edge_bytes
     pub has_calls: bool,
-    /// True if the function's address is taken: `any` may call it.
+    /// True if the program takes the function's address: `any` may call the function.
     pub is_callback: bool,
-    /// Greatest number of calls.
+    /// Maximum number of times that the program calls the function.
     pub(super) times: u64,
-    /// Bit n: it calls function n.
+    /// Bit n: the function calls function n.
     pub(super) callees: u32,
-    /// True if the function runs for elements, so that it may call no `any`.
+    /// True if `any` runs the function for elements, so that it must not call `any` itself.
     pub(super) in_any: bool,
 }
 
@@ -53,18 +52,18 @@ impl Function {
         in_any: false,
     };
 
-    /// Returns the greatest number of calls.
+    /// Returns the maximum number of times that the program calls the function.
     pub const fn times(&self) -> u64 {
         self.times
     }
 
-    /// Its instructions' indexes.
+    /// Returns the indices of the function's instructions.
     pub fn range(&self) -> core::ops::Range<usize> {
         self.start.into()..self.end.into()
     }
 }
 
-/// Functions of one program, in order.
+/// The functions of a program, in order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Functions {
     list: [Function; FUNCTIONS_MAX],
@@ -80,13 +79,13 @@ impl Functions {
         &mut self.list[..self.count]
     }
 
-    /// The place in the list of the one that begins at this instruction.
+    /// Returns the index of the function that begins at this instruction.
     pub(crate) fn at(&self, start: usize) -> Option<usize> {
         self.all().binary_search_by_key(&start, |function| function.start.into()).ok()
     }
 }
 
-/// One bit for each instruction.
+/// A set of instructions, one bit for each.
 #[derive(Debug)]
 pub(crate) struct InsnSet([u64; INSTRUCTIONS_MAX / 64]);
 
@@ -104,17 +103,17 @@ impl InsnSet {
     }
 }
 
-/// The instruction at which the function begins that this one calls, or takes the address of.
+/// Returns the first instruction of the function that `insn` calls or takes the address of.
 ///
-/// The distance counts from the instruction's index and one, also for [`LDDW`], whose second half
-/// is there: so the kernel reads it.
+/// The distance counts from the instruction's index plus one, like in the kernel. This also applies
+/// to [`LDDW`], whose second half is at that index.
 pub(crate) fn referenced_function(index: usize, insn: Insn) -> Option<i64> {
     let is_call = insn.op == CALL && insn.src == call::FUNCTION;
     let is_address = insn.op == LDDW && insn.src == LDDW_FUNCTION;
     (is_call || is_address).then(|| index as i64 + 1 + i64::from(insn.immediate))
 }
 
-/// Checks the form of all instructions, and finds where functions begin.
+/// Checks the form of all instructions, and finds the starts of functions.
 pub(super) fn find_functions(program: Program<'_>) -> Result<Functions, (usize, Reason)> {
     let mut starts = InsnSet::NONE;
     let mut halves = InsnSet::NONE;

@@ -1,5 +1,5 @@
-//! The verifier: a program that it accepts ends, and stays within its bounds, whatever the frame
-//! has.
+//! The verifier: an accepted program terminates, and stays within its bounds, for all frame
+//! contents.
 
 mod form;
 mod functions;
@@ -17,29 +17,30 @@ use crate::helper::Helper;
 use crate::program::Program;
 use crate::{SLOTS_MAX, STEPS_MAX};
 
-/// Enough states for filters that users write; the agent rejects filters that need more.
+/// Number of verifier states in the agent, which rejects filters that need more; enough for filters
+/// that users write.
 pub const VERIFIER_STATES: usize = 128;
 
-/// The bounds of a program.
+/// Limits of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// Slots of its frame, at most [`SLOTS_MAX`].
+    /// Number of slots of the frame, at most [`SLOTS_MAX`].
     pub slots: usize,
-    /// Its index in its alternative: `tail_call` goes to later programs only.
+    /// Index of the program in its alternative: `tail_call` may only reach later programs.
     pub number: u8,
-    /// Most steps.
+    /// Maximum number of steps.
     pub steps_max: u64,
 }
 
 impl Rules {
-    /// Returns the bounds of the entry of an alternative with this many needs.
+    /// Returns the limits for the entry program of an alternative with this many needs.
     pub const fn new(slots: usize) -> Self {
         let slots = if slots < SLOTS_MAX { slots } else { SLOTS_MAX };
         Self { slots, number: 0, steps_max: STEPS_MAX }
     }
 }
 
-/// A verified program. Only [`verify`] creates it, and its bytes are borrowed, so they cannot
+/// A verified program. Only [`verify`] creates this type, and it borrows its bytes, so they cannot
 /// change.
 #[derive(Debug, Clone, Copy)]
 pub struct Verified<'p> {
@@ -49,16 +50,16 @@ pub struct Verified<'p> {
     pub(crate) rules: Rules,
 }
 
-/// The verifier's findings about a program.
+/// Facts that the verifier found about a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
-    /// Most bytes of stack in use at once.
+    /// Maximum stack in use at once, in bytes.
     pub stack_bytes: usize,
-    /// Bit n: the program reads slot n of the frame.
+    /// Slots that the program reads: bit n for slot n.
     pub slots_read: u64,
-    /// Bit n: the program calls the helper with number n.
+    /// Helpers that the program calls: bit n for the helper with number n.
     pub helpers: u64,
-    /// Most steps.
+    /// Maximum number of steps.
     pub steps: u64,
 }
 
@@ -80,22 +81,22 @@ impl<'p> Verified<'p> {
         self.functions.all()
     }
 
-    /// Returns the findings.
+    /// Returns the verifier's facts.
     pub const fn summary(&self) -> Summary {
         self.summary
     }
 
-    /// Returns the bounds.
+    /// Returns the program's limits.
     pub const fn rules(&self) -> Rules {
         self.rules
     }
 }
 
-/// Verifies a program. `memory` holds what is known at targets of jumps that the pass has not yet
-/// come to; with as many states as the program has jumps and functions it is always enough.
+/// Verifies a program. `memory` stores the facts at jump targets ahead of the pass; as many states
+/// as the program has jumps and functions are always enough.
 ///
 /// # Errors
-/// Which instruction breaks a rule, and which rule.
+/// Returns the first instruction that breaks a rule, and the rule.
 pub fn verify<'p>(
     program: Program<'p>,
     rules: Rules,

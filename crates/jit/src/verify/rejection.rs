@@ -1,4 +1,4 @@
-//! Why a program was rejected, for people.
+//! The reasons for which the verifier rejects a program, as messages.
 
 use core::fmt;
 
@@ -10,9 +10,9 @@ use crate::{DEPTH_MAX, FUNCTIONS_MAX, STACK_BYTES};
 /// The first instruction that breaks a rule, and the rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rejection {
-    /// Its index.
+    /// Index of the instruction.
     pub insn: usize,
-    /// The rule that the program breaks.
+    /// Rule that the instruction breaks.
     pub reason: Reason,
     code: Insn,
     next: Insn,
@@ -37,80 +37,81 @@ impl core::error::Error for Rejection {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// No such instruction.
+    /// The operation does not exist.
     Operation,
-    /// No such register.
+    /// The register does not exist.
     Register(u8),
-    /// A part of the instruction that it does not use is not zero, or has a value without meaning.
+    /// An unused field of the instruction is not zero, or a field has an invalid value.
     Field,
-    /// A load of 64 bits without its second half.
+    /// A wide load lacks its second half.
     Half,
-    /// A jump that does not go forward.
+    /// A jump does not go forward.
     Backward,
-    /// A jump to what is no instruction of the same function.
+    /// A jump does not lead to an instruction of the same function.
     Outside,
-    /// No path leads here.
+    /// No path leads to the instruction.
     Unreachable,
-    /// The function goes on behind its end.
+    /// The function continues past its end.
     NoEnd,
-    /// A call or a load of what is no function behind this one.
+    /// A call or an address does not refer to a later function.
     NoFunction,
-    /// More functions than there may be.
+    /// The program has too many functions.
     Functions,
-    /// Functions that call each other too deep.
+    /// Function calls are nested too deeply.
     Depth,
-    /// The functions that are on the way here have more stack than there is.
+    /// The call chain to this function needs more stack than exists.
     StackSize(usize),
-    /// A register is read that not all paths have written.
+    /// The instruction reads a register that not all paths have written.
     Unwritten(u8),
-    /// A register is read that is a pointer on one path and not on another, or another one; or that
-    /// is a pointer to the caller's stack.
+    /// The instruction reads a register whose type or target differs between paths, or that points
+    /// to the caller's stack.
     Mixed(u8),
-    /// A pointer where a number belongs.
+    /// A pointer is used where a number is required.
     Pointer(u8),
-    /// The stack's end cannot be changed.
+    /// The stack pointer register is read-only.
     StackEnd,
-    /// Arithmetic on a pointer that is no addition of a constant.
+    /// Pointer arithmetic other than adding a constant.
     PointerArithmetic(u8),
-    /// A pointer goes too far from what it points to.
+    /// A pointer moves too far from its target.
     PointerDistance(i64),
-    /// A load or a store through what points to no memory.
+    /// A load or a store through a register that is no pointer to memory.
     NoMemory(u8),
-    /// A load beyond the frame.
+    /// A load is outside the frame.
     OutsideFrame {
-        /// From where, in bytes from the frame's beginning.
+        /// Offset of the load, in bytes from the frame's beginning.
         offset: i64,
-        /// Number of slots.
+        /// Number of slots of the frame.
         slots: usize,
     },
-    /// A load or store beyond the stack: from where, in bytes from its end.
+    /// A load or store is outside the stack, at this offset in bytes from the stack's end.
     OutsideStack(i64),
-    /// A load or a store that is not aligned to its size.
+    /// A load or a store is not aligned to its size.
     Unaligned(i64),
-    /// A store to the frame.
+    /// A store writes to the frame.
     FrameStore,
-    /// A load from stack that not all paths have written: from where, in bytes from its end.
+    /// A load reads stack that not all paths have written, at this offset in bytes from the stack's
+    /// end.
     StackUnwritten(i64),
-    /// A pointer on the stack is read, or written, in part.
+    /// An instruction reads or writes part of a pointer on the stack.
     PartOfPointer,
-    /// No such helper.
+    /// The helper does not exist.
     NoHelper(i32),
-    /// A helper is not given the frame in register 1.
+    /// A helper is called without the frame in register 1.
     NotFrame,
-    /// A helper that needs a function is given something else.
+    /// The argument must be a function.
     NotFunction(u8),
-    /// A function that `any` calls for each element calls `any`.
+    /// A callback of `any` calls `any`.
     AnyInsideAny,
-    /// `tail_call` within a function.
+    /// A function other than the entry makes a tail call.
     TailCallInFunction,
-    /// More steps than the limit.
+    /// The program may exceed the step limit.
     Steps {
-        /// Steps that it may take.
+        /// Maximum number of steps that the program may take.
         steps: u64,
-        /// The limit.
+        /// Step limit.
         max: u64,
     },
-    /// More jumps are open than the verifier was given memory for.
+    /// The verifier's memory holds fewer states than the program needs.
     Memory,
 }
 

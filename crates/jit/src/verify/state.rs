@@ -1,12 +1,12 @@
-//! Facts about one place of a program: about each register, and each byte of the stack.
+//! Verifier facts at one point of a program: about each register, and each byte of the stack.
 
 use super::Reason;
 use crate::STACK_BYTES;
 use crate::insn::{FRAME, REGISTERS, STACK_END};
 
-/// Slots of eight bytes that the stack has.
+/// Number of eight-byte slots in the stack.
 const SLOTS: usize = STACK_BYTES / 8;
-/// Longest distance of a pointer from its target, in bytes: none needs to go farther.
+/// Maximum distance of a pointer from its target, in bytes; larger than any program needs.
 const DISTANCE_MAX: i64 = 4096;
 
 /// Facts about a register.
@@ -14,20 +14,20 @@ const DISTANCE_MAX: i64 = 4096;
 pub(super) enum Value {
     /// Not written on all paths, or lost in a call.
     Unwritten,
-    /// A pointer on one path, something else on another.
+    /// Different types or targets on different paths.
     Mixed,
     /// A number.
     Number,
-    /// The frame, and so many bytes.
+    /// A pointer at this offset in bytes from the frame's beginning.
     Frame(i16),
-    /// The end of the function's stack, and so many bytes.
+    /// A pointer at this offset in bytes from the end of the function's stack.
     Stack(i16),
-    /// A function, by its place in the program's list.
+    /// A function, by its index in the program's list.
     Function(u8),
 }
 
 impl Value {
-    /// Returns the facts that hold on both of two paths.
+    /// Joins the facts of two paths.
     fn joined(self, other: Self) -> Self {
         match (self, other) {
             _ if self == other => self,
@@ -36,7 +36,7 @@ impl Value {
         }
     }
 
-    /// The pointer, moved by so many bytes; `None` if it is none that can be.
+    /// Moves a pointer by this many bytes; returns `None` for other values.
     pub(super) fn moved(self, by: i64) -> Option<Result<Self, Reason>> {
         let (offset, pointer): (_, fn(i16) -> Self) = match self {
             Self::Frame(offset) => (offset, Self::Frame),
@@ -55,12 +55,12 @@ impl Value {
 enum Slot {
     /// Bit n: byte n is written, and part of a number.
     Bytes(u8),
-    /// A pointer, as a register had it.
+    /// A pointer that was stored from a register.
     Spilled(Value),
 }
 
 impl Slot {
-    /// Returns the facts that hold on both of two paths.
+    /// Joins the facts of two paths.
     fn joined(self, other: Self) -> Self {
         match (self, other) {
             (Self::Bytes(a), Self::Bytes(b)) => Self::Bytes(a & b),
@@ -70,26 +70,26 @@ impl Slot {
     }
 }
 
-/// Facts about a place of a program. The verifier's memory is made of these: [`State::FREE`].
+/// Facts at one point of a program. The verifier's memory is an array of [`State::FREE`].
 #[derive(Debug, Clone, Copy)]
 pub struct State {
-    /// The instruction that the facts are about; [`Self::NOWHERE`] if the state is free.
+    /// Index of the instruction at this point; [`Self::NOWHERE`] for an unused state.
     pub(super) target: u16,
     registers: [Value; REGISTERS],
     stack: [Slot; SLOTS],
 }
 
-/// A load from, or a store to the stack.
+/// A load from the stack, or a store to the stack.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Access {
-    /// From where, in bytes from the stack's end.
+    /// Offset in bytes from the stack's end.
     pub(super) offset: i64,
-    /// 1, 2, 4 or 8.
+    /// Size in bytes: 1, 2, 4 or 8.
     pub(super) size: u8,
 }
 
 impl Access {
-    /// The slot that it is in and its bytes there: what is aligned is never in two.
+    /// Returns the slot, and the mask of the accessed bytes; an aligned access is within one slot.
     fn place(self) -> Result<(usize, u8), Reason> {
         let Self { offset, size } = self;
         let from_start = offset + STACK_BYTES as i64;
@@ -105,14 +105,14 @@ impl Access {
 
 impl State {
     pub(super) const NOWHERE: u16 = u16::MAX;
-    /// Memory that nothing is kept in.
+    /// An unused state.
     pub const FREE: Self = Self {
         target: Self::NOWHERE,
         registers: [Value::Unwritten; REGISTERS],
         stack: [Slot::Bytes(0); SLOTS],
     };
 
-    /// At the beginning of a function that is given these in registers 1 to 5.
+    /// Returns the facts at the start of a function with these arguments in registers 1 to 5.
     pub(super) fn at_function_entry(arguments: [Value; 5]) -> Self {
         let mut state = Self::FREE;
         state.registers[1..=5].copy_from_slice(&arguments);
@@ -120,14 +120,14 @@ impl State {
         state
     }
 
-    /// At the beginning of a program.
+    /// Returns the facts at the start of a program.
     pub(super) fn at_program_start() -> Self {
         let mut arguments = [Value::Unwritten; 5];
         arguments[usize::from(FRAME) - 1] = Value::Frame(0);
         Self::at_function_entry(arguments)
     }
 
-    /// Keeps what the other path knows, too.
+    /// Joins the facts of another path into this state.
     pub(super) fn join(&mut self, other: &Self) {
         for (here, there) in self.registers.iter_mut().zip(&other.registers) {
             *here = here.joined(*there);
@@ -137,12 +137,12 @@ impl State {
         }
     }
 
-    /// Returns the facts about a register, whether it can be read or not.
+    /// Returns the facts about a register, even if the register is not readable.
     pub(super) fn known(&self, register: u8) -> Value {
         self.registers.get(usize::from(register)).copied().unwrap_or(Value::Unwritten)
     }
 
-    /// A register that is read.
+    /// Returns the facts about a register that is read, or the error if it is not readable.
     pub(super) fn read(&self, register: u8) -> Result<Value, Reason> {
         match self.known(register) {
             Value::Unwritten => Err(Reason::Unwritten(register)),
@@ -151,7 +151,7 @@ impl State {
         }
     }
 
-    /// A register is read that must be a number.
+    /// Checks that a register is readable and holds a number.
     pub(super) fn number(&self, register: u8) -> Result<(), Reason> {
         match self.read(register)? {
             Value::Number => Ok(()),
@@ -165,8 +165,8 @@ impl State {
         }
     }
 
-    /// After a call: register 0 is its answer, and registers 1 to 5 are lost, but for the frame in
-    /// the first where the call leaves that.
+    /// Updates the registers after a call: register 0 holds the result, and registers 1 to 5 are
+    /// lost. `keeps_frame` preserves the frame in register 1.
     pub(super) fn called(&mut self, keeps_frame: bool) {
         self.registers[0] = Value::Number;
         let lost = if keeps_frame { 2..=5 } else { 1..=5 };

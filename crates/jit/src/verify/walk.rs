@@ -1,4 +1,4 @@
-//! The pass: each instruction once, in order, with what is known before it.
+//! The verifier's pass: visits each instruction once, in order, with the facts before it.
 
 use super::functions::{Functions, InsnSet, referenced_function};
 use super::state::{Access, State, Value};
@@ -10,25 +10,25 @@ use crate::insn::{
 use crate::program::Program;
 use crate::{DEPTH_MAX, ELEMENTS_MAX, STACK_BYTES};
 
-/// Registers that functions leave as they were, from 6 to 9.
+/// First of the callee-saved registers, 6 to 9.
 const SAVED_FIRST: u8 = 6;
 
-/// Next place of control after an instruction.
+/// The flow of control after an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Next,
-    /// Elsewhere only, or nowhere.
+    /// Control continues only elsewhere, or ends.
     Away,
 }
 
-/// Facts at targets that the pass has not reached.
+/// Facts at jump targets ahead of the pass.
 struct Open<'m> {
     memory: &'m mut [State],
     targets: InsnSet,
 }
 
 impl Open<'_> {
-    /// Another path leads to `target`.
+    /// Adds the facts of a path that leads to `target`.
     fn add(&mut self, target: usize, state: &State) -> Result<(), Reason> {
         let wanted = if self.targets.has(target) { target as u16 } else { State::NOWHERE };
         let found = self.memory.iter_mut().find(|kept| kept.target == wanted);
@@ -43,7 +43,7 @@ impl Open<'_> {
         Ok(())
     }
 
-    /// The pass has come to `target`: what the jumps to it know.
+    /// Removes and returns the facts of all jumps to `target`, which the pass has reached.
     fn take(&mut self, target: usize) -> Option<State> {
         if !self.targets.has(target) {
             return None;
@@ -55,7 +55,7 @@ impl Open<'_> {
     }
 }
 
-/// The pass over one program.
+/// The verifier's pass over one program.
 pub(super) struct Walk<'p, 'm> {
     program: Program<'p>,
     rules: Rules,
@@ -63,7 +63,7 @@ pub(super) struct Walk<'p, 'm> {
     pub(super) summary: Summary,
     open: Open<'m>,
     now: State,
-    /// The function that the pass is in.
+    /// Index of the current function.
     current: usize,
 }
 
@@ -86,7 +86,7 @@ impl<'p, 'm> Walk<'p, 'm> {
         }
     }
 
-    /// All functions, each with its instructions.
+    /// Verifies all functions.
     pub(super) fn run(&mut self) -> Result<(), (usize, Reason)> {
         let first = &mut self.functions.all_mut()[0];
         (first.times, first.depth) = (1, 1);
@@ -107,7 +107,7 @@ impl<'p, 'm> Walk<'p, 'm> {
         &mut self.functions.all_mut()[self.current]
     }
 
-    /// The instructions of the function that the pass is in.
+    /// Verifies the instructions of the current function.
     fn body(&mut self) -> Result<(), (usize, Reason)> {
         let range = self.function().range();
         let mut index = range.start;
@@ -132,7 +132,7 @@ impl<'p, 'm> Walk<'p, 'm> {
         Ok(())
     }
 
-    /// The function is done: its share of stack and steps, and what that means to those it calls.
+    /// Finishes the current function: accounts for its stack and steps, and updates its callees.
     fn close(&mut self) -> Result<(), Reason> {
         let Function { stack_bytes, stack_above, depth, times, callees, in_any, .. } =
             *self.function();
@@ -156,8 +156,8 @@ impl<'p, 'm> Walk<'p, 'm> {
         Ok(())
     }
 
-    /// Notes the properties of the function that machine code needs: which registers it changes,
-    /// whether it has a stack.
+    /// Records the properties of the function that machine code needs: the changed registers, and
+    /// the use of the stack.
     fn note_registers(&mut self, insn: Insn) {
         let writes = matches!(insn.class(), class::LD | class::LDX | class::ALU | class::ALU64);
         let reads_src = matches!(insn.class(), class::LDX | class::STX)
@@ -190,7 +190,7 @@ impl<'p, 'm> Walk<'p, 'm> {
             let callee = &mut self.functions.all_mut()[function];
             callee.is_callback = true;
             let start = callee.start.into();
-            // The caller passes the frame and an element.
+            // The callback gets the frame and an element.
             let mut arguments = [Value::Unwritten; 5];
             [arguments[0], arguments[1]] = [Value::Frame(0), Value::Number];
             self.open.add(start, &State::at_function_entry(arguments))?;
@@ -199,7 +199,7 @@ impl<'p, 'm> Walk<'p, 'm> {
         Ok(())
     }
 
-    /// The function that is called, or whose address is taken.
+    /// Returns the index of the function that is called, or whose address is taken.
     fn callee(&mut self, index: usize, insn: Insn) -> Result<usize, Reason> {
         let start = referenced_function(index, insn).and_then(|start| usize::try_from(start).ok());
         let found = start.and_then(|start| self.functions.at(start));
@@ -221,7 +221,7 @@ impl<'p, 'm> Walk<'p, 'm> {
         Ok(())
     }
 
-    /// An access so far away that the pointer does not reach there.
+    /// Returns the error for an access beyond the maximum distance of the pointer.
     fn reach_error(&self, base: u8, by: i16) -> Reason {
         let slots = self.rules.slots;
         match self.now.known(base) {
@@ -246,7 +246,7 @@ impl<'p, 'm> Walk<'p, 'm> {
         Ok(Value::Number)
     }
 
-    /// An access to the stack; the function's stack is as large as its farthest.
+    /// Returns the stack access, and extends the function's stack to it.
     fn stack_access(&mut self, offset: i64, size: u8) -> Access {
         let depth = u16::try_from(-offset).unwrap_or(0).next_multiple_of(8);
         let function = self.function();
@@ -337,7 +337,7 @@ impl<'p, 'm> Walk<'p, 'm> {
         }
         let range = self.function().range();
         let inside = usize::try_from(target).ok().filter(|target| range.contains(target));
-        // Nothing but the second half of a load has operation 0.
+        // Only the second half of a wide load has operation 0.
         let whole = inside.filter(|&target| self.program.insn(target).op != 0);
         let target = whole.ok_or(Reason::Outside)?;
         self.open.add(target, &self.now)?;
@@ -348,7 +348,7 @@ impl<'p, 'm> Walk<'p, 'm> {
         let callee = self.callee(index, insn)?;
         let mut arguments = [1, 2, 3, 4, 5].map(|register| self.now.known(register));
         for argument in &mut arguments {
-            // A function knows nothing of others' stacks, and calls no functions that it was given.
+            // Stack pointers and functions are not usable across a call.
             if matches!(argument, Value::Stack(_) | Value::Function(_)) {
                 *argument = Value::Mixed;
             }
@@ -359,7 +359,7 @@ impl<'p, 'm> Walk<'p, 'm> {
         Ok(())
     }
 
-    /// A function may be called so many times from here.
+    /// Counts `times` calls of `callee` for each call of the current function.
     fn count_call(&mut self, callee: usize, times: u64) {
         let caller = self.function();
         caller.callees |= 1 << callee;
@@ -383,7 +383,7 @@ impl<'p, 'm> Walk<'p, 'm> {
             Helper::Any => self.call_any()?,
             Helper::TailCall if self.current != 0 => return Err(Reason::TailCallInFunction),
             _ if helper.is_of_elements() => {
-                // All calls of this function are before it, and were counted.
+                // All callers of this function precede it, so its call count is final.
                 let elements = self.function().times.saturating_mul(ELEMENTS_MAX as u64);
                 self.summary.steps = self.summary.steps.saturating_add(elements);
             }
@@ -406,7 +406,7 @@ impl<'p, 'm> Walk<'p, 'm> {
     }
 }
 
-/// The argument of `any` that is a function.
+/// Register of the function argument of `any`.
 const ANY_FUNCTION: u8 = 4;
 
 /// Returns the number of bytes that a load or a store moves.
@@ -426,7 +426,7 @@ pub(crate) fn jump_distance(insn: Insn) -> i32 {
     if is_long { insn.immediate } else { insn.offset.into() }
 }
 
-/// The instruction that a jump leads to.
+/// Returns the index of a jump's target.
 pub(crate) fn jump_target(index: usize, insn: Insn) -> i64 {
     index as i64 + 1 + i64::from(jump_distance(insn))
 }

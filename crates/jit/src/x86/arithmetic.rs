@@ -1,15 +1,15 @@
-//! Arithmetic: what x86 does differently is division, which traps, and shifts, which want rcx.
+//! Arithmetic. x86 differs from eBPF in division, which traps, and in shifts, which use rcx.
 
 use super::chunk::{
     Chunk, Condition, Group, R9, R10, R11, RAX, RCX, RDX, Reg, Width, map_register,
 };
 use crate::insn::{Insn, alu, class, source};
 
-/// An instruction's operands: where they are, and how wide.
+/// The operands of an instruction, with their width.
 struct Operands {
     width: Width,
     dst: Reg,
-    /// `None`: the immediate.
+    /// Source register; `None` for an immediate.
     src: Option<Reg>,
     immediate: i32,
 }
@@ -101,8 +101,8 @@ fn emit_shift(chunk: &mut Chunk, operands: &Operands, extension: u8) {
     }
 }
 
-/// Division by 0, and that of the least number by −1, trap; each has an answer here that needs no
-/// division.
+/// Emits a division. On x86, division by 0 and of the minimum by −1 traps; both cases are computed
+/// without a division.
 fn emit_divide(chunk: &mut Chunk, operands: &Operands, is_remainder: bool, is_signed: bool) {
     let &Operands { width, src, immediate, .. } = operands;
     match (src, immediate) {
@@ -153,7 +153,7 @@ fn emit_divide_by_minus_one(chunk: &mut Chunk, operands: &Operands, is_remainder
     }
 }
 
-/// Division needs rax and rdx: r9 and r10 keep their contents meanwhile.
+/// Divides by r11. Division uses rax and rdx, whose contents are saved in r9 and r10.
 fn emit_divide_by_r11(chunk: &mut Chunk, operands: &Operands, is_remainder: bool, is_signed: bool) {
     let &Operands { width, dst, .. } = operands;
     let others = [(RAX, R9), (RDX, R10)].into_iter().filter(|&(reg, _)| reg != dst);
@@ -164,21 +164,21 @@ fn emit_divide_by_r11(chunk: &mut Chunk, operands: &Operands, is_remainder: bool
         chunk.mov(Width::Wide, RAX, dst);
     }
     if is_signed {
-        // The sign of rax, or eax, in all of rdx, or edx.
+        // Sign-extends rax into rdx, or eax into edx.
         chunk.raw(if width == Width::Wide { &[0x48, 0x99] } else { &[0x99] });
         chunk.single(width, 0xf7, 7, R11);
     } else {
         chunk.clear(RDX);
         chunk.single(width, 0xf7, 6, R11);
     }
-    // Narrow results are zero above already.
+    // Narrow results already have a zero upper half.
     chunk.mov(Width::Wide, dst, if is_remainder { RDX } else { RAX });
     for (reg, kept) in others {
         chunk.mov(Width::Wide, reg, kept);
     }
 }
 
-/// Byte order. The machine's is little.
+/// Emits a byte order conversion; x86 is little-endian.
 fn emit_byte_swap(chunk: &mut Chunk, insn: Insn) {
     let dst = map_register(insn.dst);
     let is_swapped = insn.class() == class::ALU64 || insn.op & source::X != 0;

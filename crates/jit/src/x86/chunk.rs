@@ -1,18 +1,18 @@
-//! A few instructions of x86-64, as bytes: encodings as in Intel's manual, volume 2.
+//! Encodes some x86-64 instructions as bytes, after Intel's manual, volume 2.
 //!
 //! ```text
 //! prefix 66 | REX 0100wrxb | operation, 1 or 2 bytes | mod reg rm | displacement | immediate
 //! ```
 
-/// Most bytes of code that an instruction of eBPF becomes, with its function's prologue apart.
+/// Maximum code size of an eBPF instruction, in bytes, without the function's prologue.
 pub(super) const BYTES_MAX: usize = 96;
 
-/// A register of x86, by its number in encodings.
+/// An x86 register, by its number in encodings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reg(u8);
 
 impl Reg {
-    /// Opcode extension `/7`, in a register's place where an operation has one operand.
+    /// Opcode extension `/7`, in the register field of operations with one operand.
     pub(super) const EXTENSION_7: Self = Self(7);
 }
 
@@ -32,7 +32,7 @@ pub(super) const R13: Reg = Reg(13);
 pub(super) const R14: Reg = Reg(14);
 pub(super) const R15: Reg = Reg(15);
 
-/// The register of x86 that stands for one of eBPF; those of a verified program are 0 to 10.
+/// Maps an eBPF register to an x86 register; verified programs use registers 0 to 10.
 pub(super) fn map_register(register: u8) -> Reg {
     const MAP: [Reg; 11] = [RAX, RDI, RSI, RDX, RCX, R8, RBX, R13, R14, R15, RBP];
     MAP.get(usize::from(register)).copied().unwrap_or(R11)
@@ -41,12 +41,12 @@ pub(super) fn map_register(register: u8) -> Reg {
 /// Width of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
-    /// 32 bits; the upper half of what is written becomes zero.
+    /// 32 bits; writes clear the upper half of the register.
     Narrow,
     Wide,
 }
 
-/// Operations that have a form of each kind of operands: bits 3 to 5 of the operation, or `reg`.
+/// Operations with a form for each kind of operands: bits 3 to 5 of the operation, or `reg`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Group {
@@ -74,12 +74,12 @@ pub(super) enum Condition {
     Greater = 0xf,
 }
 
-/// A jump whose distance is filled in when its target is reached.
+/// A short jump whose distance is filled in at its target.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct ForwardJump(usize);
 
-/// Code that is made from its beginning.
+/// A buffer for code that grows forward.
 pub(super) struct Chunk {
     bytes: [u8; BYTES_MAX],
     len: usize,
@@ -90,7 +90,7 @@ impl Chunk {
         Self { bytes: [0; BYTES_MAX], len: 0 }
     }
 
-    /// The bytes; `None` if they were too many.
+    /// Returns the code; `None` if it did not fit.
     pub(super) fn code(&self) -> Option<&[u8]> {
         self.bytes.get(..self.len)
     }
@@ -110,8 +110,8 @@ impl Chunk {
         self.raw(&value.to_le_bytes());
     }
 
-    /// The prefix that makes registers wide or reaches those from 8 on, if one is needed. A byte in
-    /// rsp, rbp, rsi or rdi needs one without bits (`is_byte`).
+    /// Appends the REX prefix if the operands need one: for 64 bits, for registers from 8 on, or
+    /// (`is_byte`) for the low byte of rsp, rbp, rsi or rdi.
     fn rex(&mut self, width: Width, reg: Reg, rm: Reg, is_byte: bool) {
         let wide = if width == Width::Wide { 8 } else { 0 };
         let rex = wide | (reg.0 >> 3) << 2 | rm.0 >> 3;
@@ -120,22 +120,22 @@ impl Chunk {
         }
     }
 
-    /// An operation with two registers.
+    /// Appends an operation on two registers.
     pub(super) fn registers(&mut self, width: Width, operation: &[u8], reg: Reg, rm: Reg) {
         self.rex(width, reg, rm, false);
         self.raw(operation);
         self.byte(0xc0 | (reg.0 & 7) << 3 | rm.0 & 7);
     }
 
-    /// The same, where `rm` is a byte.
+    /// Appends an operation on two registers, where `rm` is a byte.
     pub(super) fn registers_byte(&mut self, width: Width, operation: &[u8], reg: Reg, rm: Reg) {
         self.rex(width, reg, rm, (4..8).contains(&rm.0));
         self.raw(operation);
         self.byte(0xc0 | (reg.0 & 7) << 3 | rm.0 & 7);
     }
 
-    /// An operation with a register and what is in memory at `base + offset`. The base is one of
-    /// the mapped registers: rsp and r12, which would need another byte, are none of them.
+    /// Appends an operation on a register and the memory at `base + offset`. The base must be a
+    /// mapped register; rsp and r12, which need an additional byte, are not mapped.
     pub(super) fn memory(
         &mut self,
         width: Width,
@@ -146,7 +146,7 @@ impl Chunk {
         self.memory_rex(width, operation, reg, (base, offset), false);
     }
 
-    /// The same, where `reg` is a byte.
+    /// Appends an operation on memory, where `reg` is a byte.
     pub(super) fn memory_byte(&mut self, operation: u8, reg: Reg, at: (Reg, i32)) {
         self.memory_rex(Width::Narrow, &[operation], reg, at, (4..8).contains(&reg.0));
     }
@@ -163,7 +163,7 @@ impl Chunk {
         self.raw(operation);
         let registers = (reg.0 & 7) << 3 | base.0 & 7;
         match i8::try_from(offset) {
-            // rbp and r13 without an offset would mean something else.
+            // For rbp and r13, the encoding without an offset has another meaning.
             Ok(0) if base.0 & 7 != RBP.0 => self.byte(registers),
             Ok(short) => self.raw(&[0x40 | registers, short as u8]),
             Err(_) => {
@@ -173,7 +173,7 @@ impl Chunk {
         }
     }
 
-    /// `rm = rm OPERATION reg`.
+    /// Appends `rm = rm OPERATION reg`.
     pub(super) fn group(&mut self, group: Group, width: Width, rm: Reg, reg: Reg) {
         self.registers(width, &[(group as u8) << 3 | 1], reg, rm);
     }
@@ -198,7 +198,7 @@ impl Chunk {
         }
     }
 
-    /// An operation with one register; `extension` stands where the other would.
+    /// Appends an operation on one register; `extension` occupies the other register's field.
     pub(super) fn single(&mut self, width: Width, operation: u8, extension: u8, rm: Reg) {
         self.registers(width, &[operation], Reg(extension), rm);
     }
@@ -217,7 +217,7 @@ impl Chunk {
         self.registers(width, &[0x85], b, a);
     }
 
-    /// Loads a number, in the shortest way.
+    /// Appends the shortest load of a number.
     pub(super) fn number(&mut self, reg: Reg, number: u64) {
         if number == 0 {
             self.clear(reg);
@@ -235,7 +235,7 @@ impl Chunk {
         }
     }
 
-    /// `bswap`.
+    /// Appends `bswap`.
     pub(super) fn swap_bytes(&mut self, width: Width, reg: Reg) {
         self.rex(width, RAX, reg, false);
         self.raw(&[0x0f, 0xc8 | reg.0 & 7]);
@@ -251,29 +251,29 @@ impl Chunk {
         self.byte(0x58 | reg.0 & 7);
     }
 
-    /// The address of what is `distance` behind the end of this.
+    /// Appends a load of the address `distance` bytes after the end of this instruction.
     pub(super) fn address(&mut self, reg: Reg, distance: i32) {
         self.rex(Width::Wide, reg, RAX, false);
         self.raw(&[0x8d, (reg.0 & 7) << 3 | 5]);
         self.i32(distance);
     }
 
-    /// A jump within this chunk, forward.
+    /// Appends a forward jump within this chunk.
     pub(super) fn jump_forward(&mut self, condition: Option<Condition>) -> ForwardJump {
         self.byte(condition.map_or(0xeb, |condition| 0x70 | condition as u8));
         self.byte(0);
         ForwardJump(self.len)
     }
 
-    /// Here is where the jump leads to.
+    /// Sets the target of a jump to the current position.
     pub(super) fn land(&mut self, jump: ForwardJump) {
-        // A chunk is shorter than the longest such jump.
+        // The distance fits a byte: a chunk is shorter.
         if let Some(there) = self.bytes.get_mut(jump.0 - 1) {
             *there = (self.len - jump.0) as u8;
         }
     }
 
-    /// A jump out of this chunk, `distance` behind its end.
+    /// Appends a jump out of this chunk, to `distance` bytes after the jump's end.
     pub(super) fn out(&mut self, condition: Option<Condition>, distance: i32) {
         match (i8::try_from(distance), condition) {
             (Ok(short), None) => self.raw(&[0xeb, short as u8]),

@@ -1,4 +1,4 @@
-//! Jumps, calls, and what stands at the beginning and the end of functions.
+//! Jumps and calls, and the prologues and epilogues of functions.
 
 use super::chunk::{
     Chunk, Condition, Group, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RSI, RSP, Reg, Width,
@@ -11,11 +11,11 @@ use crate::helpers;
 use crate::insn::{CALL, EXIT, Insn, LDDW_FUNCTION, call, class, jump, source};
 use crate::verify::{Function, jump_target, referenced_function};
 
-/// Marks a target of indirect jumps, where the processor checks those; elsewhere it does nothing.
+/// Marks a target of indirect jumps for processors that check them (IBT); otherwise a no-op.
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
 impl Emitter<'_, '_> {
-    /// A load of 64 bits.
+    /// Appends a load of 64 bits.
     pub(super) fn wide(&self, chunk: &mut Chunk, index: usize, insn: Insn) {
         let dst = map_register(insn.dst);
         match (insn.src, referenced_function(index, insn)) {
@@ -24,7 +24,7 @@ impl Emitter<'_, '_> {
         }
     }
 
-    /// A jump, a call, or an exit.
+    /// Appends a jump, a call, or an exit.
     pub(super) fn control(&self, chunk: &mut Chunk, function: &Function, index: usize, insn: Insn) {
         match insn.op {
             EXIT => {
@@ -40,7 +40,7 @@ impl Emitter<'_, '_> {
             }
             CALL => self.helper(chunk, function, insn),
             _ => match self.distance(jump_target(index, insn)) {
-                // To the next instruction, whether or not.
+                // A jump to the next instruction needs no code.
                 0 => {}
                 distance => {
                     let condition = emit_compare(chunk, insn);
@@ -50,7 +50,7 @@ impl Emitter<'_, '_> {
         }
     }
 
-    /// Appends a call of a helper, or the helper's code in its place.
+    /// Appends a call of a helper, or the helper's inlined code.
     fn helper(&self, chunk: &mut Chunk, function: &Function, insn: Insn) {
         let helper = Helper::from_number(insn.immediate);
         if let Some(size) = helper.and_then(Helper::edge_bytes) {
@@ -66,7 +66,7 @@ impl Emitter<'_, '_> {
     }
 }
 
-/// The comparison before a jump, and the condition on which it is taken; `None` if always.
+/// Appends the comparison of a jump; returns the jump's condition, or `None` if unconditional.
 fn emit_compare(chunk: &mut Chunk, insn: Insn) -> Option<Condition> {
     let width = if insn.class() == class::JMP { Width::Wide } else { Width::Narrow };
     let condition = match insn.op & 0xf0 {
@@ -88,19 +88,19 @@ fn emit_compare(chunk: &mut Chunk, insn: Insn) -> Option<Condition> {
         (Some(src), true) => chunk.test(width, dst, src),
         (Some(src), false) => chunk.group(Group::Cmp, width, dst, src),
         (None, true) => {
-            // Without a sign there is nothing above 32 bits to test.
+            // A nonnegative immediate has no bits above the lower 32.
             let width = if insn.immediate >= 0 { Width::Narrow } else { width };
             chunk.single(width, 0xf7, 0, dst);
             chunk.i32(insn.immediate);
         }
-        // Sets the flags as a comparison with 0 does, and is shorter.
+        // `test` sets the same flags as a comparison with 0, and is shorter.
         (None, false) if insn.immediate == 0 => chunk.test(width, dst, dst),
         (None, false) => chunk.group_immediate(Group::Cmp, width, dst, insn.immediate),
     }
     Some(condition)
 }
 
-/// Registers that belong to the caller and are changed, in the order in which they are saved.
+/// Returns the callee-saved registers that the function changes, in the order of saving.
 fn saved_registers(function: &Function) -> impl DoubleEndedIterator<Item = Reg> {
     let mask = function.saved;
     [RBX, R13, R14, R15]
@@ -110,14 +110,14 @@ fn saved_registers(function: &Function) -> impl DoubleEndedIterator<Item = Reg> 
         .map(|(_, reg)| reg)
 }
 
-/// Returns true if rsp is 8 bytes away from the alignment to 16 bytes that calls need.
+/// Returns true if a function with calls must pad its stack by 8 bytes for 16-byte alignment.
 fn is_stack_misaligned(function: &Function) -> bool {
     let pushed = 1 + usize::from(function.has_stack) + saved_registers(function).count();
     let words = pushed + usize::from(function.stack_bytes) / 8;
     function.has_calls && !words.is_multiple_of(2)
 }
 
-/// The beginning of a function.
+/// Builds the prologue of a function.
 pub(super) fn build_prologue(function: &Function, is_entry: bool) -> Chunk {
     let mut chunk = Chunk::new();
     if is_entry || function.is_callback {
@@ -132,7 +132,7 @@ pub(super) fn build_prologue(function: &Function, is_entry: bool) -> Chunk {
             chunk.group_immediate(Group::Sub, Width::Wide, RSP, bytes);
         }
     } else if pad != 0 {
-        // Any register does: the shortest way to move rsp.
+        // Pushes any register: the shortest way to move rsp.
         chunk.push(RAX);
     }
     saved_registers(function).for_each(|reg| chunk.push(reg));
@@ -143,15 +143,15 @@ pub(super) fn build_prologue(function: &Function, is_entry: bool) -> Chunk {
 fn emit_epilogue(chunk: &mut Chunk, function: &Function) {
     saved_registers(function).rev().for_each(|reg| chunk.pop(reg));
     if function.has_stack {
-        // leave: rsp = rbp, and the caller's rbp.
+        // leave: sets rsp to rbp, and restores the caller's rbp.
         chunk.byte(0xc9);
     } else if is_stack_misaligned(function) {
-        // Register 4, which is not used after a function's end.
+        // Pops into eBPF register 4, which is dead at a function's end.
         chunk.pop(RCX);
     }
 }
 
-/// A jump to a later program of the alternative, if the number in register 2 is that of one.
+/// Appends a jump to a later program of the alternative, if register 2 holds such a number.
 fn emit_tail_call(chunk: &mut Chunk, function: &Function, number: u8) {
     chunk.group_immediate(Group::Cmp, Width::Wide, RSI, number.into());
     let earlier = chunk.jump_forward(Some(Condition::UnsignedLessEqual));

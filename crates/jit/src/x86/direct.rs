@@ -1,9 +1,9 @@
-//! Machine code of a program without a frame: what loads a slot loads the field, from where that
-//! lies in the payload. Payload in rdi; the answer, in rax, is 0 or 1.
+//! Machine code of a program without a frame: each slot load becomes a load of the field from the
+//! payload. The payload is in rdi; the answer in rax is 0 or 1.
 //!
-//! For programs that do nothing but load slots, compare, jump and calculate: most that people write
-//! about numbers. Their code calls nothing, does not touch the stack, and changes no register that
-//! belongs to its caller; so it may run in a restartable sequence.
+//! Applies to programs that only load slots, compare, jump and calculate, as most filters on
+//! numbers do. The code makes no calls, and changes neither the stack nor callee-saved registers,
+//! so it may run in a restartable sequence.
 
 use trackway_schema::Scalar;
 
@@ -13,12 +13,12 @@ use crate::framer::FramerView;
 use crate::insn::{FRAME, Insn, class, mode, size, source};
 use crate::verify::Verified;
 
-/// Makes code of a program that runs on payloads for which `framer` is made, in the beginning of
-/// `buffer`: its size in bytes, the code being what [`crate::frame::Direct`] says. `None`: it is
-/// none of those.
+/// Emits code for a program that runs on payloads with the layout of `framer`, at the beginning of
+/// `buffer`. Returns the size in bytes of code like [`crate::frame::Direct`]; `None` if the program
+/// is not suitable.
 ///
 /// # Errors
-/// As [`super::emit_program`].
+/// Fails like [`super::emit_program`].
 pub fn emit_direct(
     verified: &Verified<'_>,
     framer: FramerView<'_>,
@@ -40,15 +40,15 @@ fn can_emit_direct(verified: &Verified<'_>, framer: FramerView<'_>) -> bool {
         && verified.program().insns().all(|(_, insn)| uses_only_slot_loads(insn, framer))
 }
 
-/// Returns true if the only use of the frame in an instruction is to load a whole slot that is a
-/// scalar at a known place.
+/// Returns true if the instruction uses the frame at most to load a whole slot that is a scalar at
+/// a fixed offset.
 fn uses_only_slot_loads(insn: Insn, framer: FramerView<'_>) -> bool {
     let by_register = insn.op & source::X != 0;
     match insn.class() {
         class::LDX => {
             insn.dst != FRAME && insn.src == FRAME && loaded_field(insn, framer).is_some()
         }
-        // Its second half has register 0.
+        // The second half of the load has destination 0.
         class::LD => insn.dst != FRAME && insn.src == 0,
         class::ALU | class::ALU64 | class::JMP | class::JMP32 => {
             insn.dst != FRAME && !(by_register && insn.src == FRAME)
@@ -57,7 +57,7 @@ fn uses_only_slot_loads(insn: Insn, framer: FramerView<'_>) -> bool {
     }
 }
 
-/// The scalar that a load of a slot is about, and where it lies in the payload.
+/// Returns the scalar that a slot load reads, and its offset in the payload.
 fn loaded_field(insn: Insn, framer: FramerView<'_>) -> Option<(Scalar, i32)> {
     let is_whole = insn.op & (size::DW | 0xe0) == size::DW | mode::MEM;
     let offset = usize::try_from(insn.offset).ok()?;
@@ -65,11 +65,11 @@ fn loaded_field(insn: Insn, framer: FramerView<'_>) -> Option<(Scalar, i32)> {
         return None;
     }
     let (scalar, distance) = framer.takes.get(offset / 8)?.coded()?;
-    // Only helpers do anything with a float.
+    // Floats are excluded: only helpers use them.
     (scalar != Scalar::F32).then_some((scalar, distance as i32))
 }
 
-/// The load of a slot.
+/// Appends the load of a slot from the payload.
 pub(super) fn emit_field_load(chunk: &mut Chunk, insn: Insn, framer: FramerView<'_>) {
     let Some((scalar, distance)) = loaded_field(insn, framer) else { return };
     let (dst, at) = (map_register(insn.dst), (RDI, distance));
@@ -92,8 +92,8 @@ pub(super) fn emit_field_load(chunk: &mut Chunk, insn: Insn, framer: FramerView<
     chunk.memory(width, operation, dst, at);
 }
 
-/// Makes of the program's answer, which is any number, 0 or 1.
+/// Appends code that converts any answer to 0 or 1.
 pub(super) fn emit_boolean_answer(chunk: &mut Chunk) {
-    // cmp rax, 1; sbb eax, eax; inc eax: less than 1 without a sign is 0 alone.
+    // cmp rax, 1; sbb eax, eax; inc eax: only 0 is less than 1 unsigned.
     chunk.raw(&[0x48, 0x83, 0xf8, 0x01, 0x19, 0xc0, 0xff, 0xc0]);
 }

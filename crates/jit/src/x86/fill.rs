@@ -1,21 +1,22 @@
-//! Machine code that fills a frame: for each scalar whose place in the payload is known a load, by
-//! its type, and a store. Payload in rdi, slots in rsi (System V); rax and xmm0 are changed.
+//! Machine code that fills a frame: a typed load and a store for each scalar at a fixed offset in
+//! the payload. Payload in rdi, slots in rsi (System V); changes rax and xmm0.
 
 use trackway_schema::Scalar;
 
 use super::EmitError;
 use crate::framer::FramerView;
 
-/// Most bytes of code that a slot's becomes.
+/// Maximum code size for a slot, in bytes.
 pub const SLOT_CODE_BYTES_MAX: usize = 24;
-/// Bytes of the other code.
+/// Size of the code outside the slots, in bytes.
 const FRAME_CODE_BYTES: usize = 5;
 
 /// Emits machine code at the start of `buffer` that fills the slots of [`FramerView::coded`].
-/// Returns the code's size in bytes. `None`: there are no such slots.
+/// Returns the code's size in bytes; `None` if there are no such slots.
 ///
 /// # Errors
-/// If there is no room, or if this is no x86-64 with the System V calling convention.
+/// Returns an error if the buffer is too small, or on other machines than x86-64 with System V
+/// calls.
 pub fn emit_fill(framer: &FramerView<'_>, buffer: &mut [u8]) -> Result<Option<usize>, EmitError> {
     if cfg!(not(all(target_arch = "x86_64", unix))) {
         return Err(EmitError::Unsupported);
@@ -50,13 +51,13 @@ impl Code<'_> {
         self.size = end;
     }
 
-    /// An operation on memory that is so far from a register.
+    /// Appends an operation on memory at this distance from the base register.
     fn memory(&mut self, operation: &[u8], distance: u32) {
         self.put(operation);
         self.put(&distance.to_le_bytes());
     }
 
-    /// One slot, at `place` bytes from the first.
+    /// Appends the code for the slot at `place` bytes from the first slot.
     fn slot(&mut self, place: u32, scalar: Scalar, distance: u32) {
         match scalar {
             Scalar::I8 => self.memory(&[0x48, 0x0f, 0xbe, 0x87], distance), // movsx rax, byte

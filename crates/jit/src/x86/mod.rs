@@ -1,22 +1,22 @@
-//! Machine code for x86-64: each instruction becomes what does the same, and nothing is moved,
-//! joined or left out. What there is to optimise has been optimised in the bytecode.
+//! Machine code for x86-64: each instruction is translated on its own, without reordering, fusion
+//! or elimination. The compiler has already optimized the bytecode.
 //!
-//! Registers are mapped as the kernel maps them, so that a call is a call:
+//! Registers are mapped like in the kernel, so that an eBPF call is a native call:
 //!
 //! | eBPF | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 |
 //! |---|---|---|---|---|---|---|---|---|---|---|---|
 //! | x86 | rax | rdi | rsi | rdx | rcx | r8 | rbx | r13 | r14 | r15 | rbp |
 //!
-//! r9, r10 and r11 are free for what one instruction needs between its beginning and its end.
+//! r9, r10 and r11 are scratch registers within one instruction.
 //!
-//! **Code is laid down from its end.** Jumps and calls of a verified program go forward only. The
-//! emitter begins with the last instruction, so it knows the distance of each jump, and takes the
-//! shortest one: one pass, no table of open jumps.
+//! **Code is emitted backward.** Jumps and calls of a verified program only go forward. The emitter
+//! begins with the last instruction, so it knows the distance of each jump, and uses the shortest
+//! encoding: one pass, no fixups.
 //!
-//! The code does not depend on where it lies: it may be written at one address and executed at
-//! another. Each function saves what it changes of what belongs to its caller, and has a stack of
-//! its own if it uses any; the entry, and what `any` calls, begin with `endbr64`, as where indirect
-//! branches are tracked (IBT) they must.
+//! The code is position-independent: it may be written at one address and executed at another. Each
+//! function saves the callee-saved registers that it changes, and has its own stack frame if it
+//! uses the stack. The entry and the callbacks of `any` begin with `endbr64`, as indirect branch
+//! tracking (IBT) requires.
 
 mod arithmetic;
 mod chunk;
@@ -36,34 +36,33 @@ use chunk::Chunk;
 pub use direct::emit_direct;
 pub use fill::{SLOT_CODE_BYTES_MAX, emit_fill};
 
-/// Most bytes of code that one instruction becomes. A buffer with as many for each instruction is
-/// always large enough; 6 for each is usual.
+/// Maximum code size of an instruction, in bytes. A buffer with this size for each instruction is
+/// always large enough; 6 bytes per instruction are typical.
 pub const INSN_CODE_BYTES_MAX: usize = chunk::BYTES_MAX;
 
 /// The emitted code.
 #[derive(Debug, Clone, Copy)]
 pub struct Code<'m> {
-    /// Its size in bytes, from the buffer's beginning, which is the entry: see
-    /// [`crate::frame::Entry`].
+    /// Size in bytes, from the buffer's beginning, which is the entry: see [`crate::frame::Entry`].
     pub size_bytes: usize,
     starts: &'m [u32],
 }
 
 impl Code<'_> {
-    /// The code of the instruction with this index, in bytes from the beginning. That of a
-    /// function's first has in front of it what the function saves.
+    /// Returns the code range of the instruction with this index, in bytes from the beginning. The
+    /// range of a function's first instruction includes the prologue.
     pub fn range(&self, insn: usize) -> Option<Range<usize>> {
         let end = *self.starts.get(insn.checked_add(1)?)?;
         Some(*self.starts.get(insn)? as usize..end as usize)
     }
 }
 
-/// Why nothing was emitted: then the program is interpreted.
+/// The reason why no code was emitted: the program is interpreted instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EmitError {
-    /// This processor is not known here.
+    /// The processor is not supported.
     Unsupported,
-    /// The buffer for the code, or that for its places, is too small.
+    /// The buffer for the code or for the instruction offsets is too small.
     NoRoom,
 }
 
@@ -78,11 +77,11 @@ impl fmt::Display for EmitError {
 
 impl core::error::Error for EmitError {}
 
-/// Makes machine code of a program. `places` gets the place of each instruction's code: one entry
-/// for each of them, and one.
+/// Emits machine code of a program. `places` receives the offset of each instruction's code and of
+/// the end: one entry more than there are instructions.
 ///
 /// # Errors
-/// If there is no room, or if this is no x86-64 with the System V calling convention.
+/// Returns an error if a buffer is too small, or on other machines than x86-64 with System V calls.
 pub fn emit_program<'m>(
     verified: &Verified<'_>,
     buffer: &mut [u8],
@@ -94,14 +93,15 @@ pub fn emit_program<'m>(
     emit_with_framer(verified, None, buffer, places)
 }
 
-/// Returns true if a program's code leaves the stack alone, and all registers that belong to its
-/// caller; and if it makes no tail call to one that does not.
+/// Returns true if a program's code uses neither the stack nor callee-saved registers. The programs
+/// that it tail-calls must have this property, too.
 pub fn is_leaf(verified: &Verified<'_>) -> bool {
     let [function] = verified.functions() else { return false };
     function.saved == 0 && !function.has_stack && !function.has_calls
 }
 
-/// The same, of a program whose slots are in a frame, or where this framer says.
+/// Emits machine code of a program that reads slots from a frame, or from a payload if `framer` is
+/// set.
 fn emit_with_framer<'m>(
     verified: &Verified<'_>,
     framer: Option<FramerView<'_>>,
@@ -118,25 +118,25 @@ fn emit_with_framer<'m>(
     let size = emitter.laid;
     let start = buffer.len() - size;
     buffer.copy_within(start.., 0);
-    // Until now places were counted from the end.
+    // Converts the offsets from the end to offsets from the beginning.
     places.iter_mut().for_each(|place| *place = size as u32 - *place);
     Ok(Code { size_bytes: size, starts: places })
 }
 
-/// Code that grows towards its beginning.
+/// An emitter for code that grows backward.
 struct Emitter<'a, 'p> {
     verified: &'a Verified<'p>,
-    /// Places of slots in the payload, if register 1 points to the payload: [`direct`].
+    /// Locations of slots in the payload, if register 1 points to the payload: [`direct`].
     framer: Option<FramerView<'a>>,
     buffer: &'a mut [u8],
     /// Start of each instruction's code, in bytes from the end of all code.
     places: &'a mut [u32],
-    /// Bytes that are laid down.
+    /// Number of bytes emitted.
     laid: usize,
 }
 
 impl Emitter<'_, '_> {
-    /// A function, its last instruction first.
+    /// Emits a function, its last instruction first.
     fn function(&mut self, function: &Function) -> Result<(), EmitError> {
         for index in function.range().rev() {
             let chunk = self.insn(function, index);
@@ -149,7 +149,7 @@ impl Emitter<'_, '_> {
         Ok(())
     }
 
-    /// Puts code in front of what is there.
+    /// Puts code in front of the emitted code.
     fn prepend_chunk(&mut self, chunk: &Chunk) -> Result<(), EmitError> {
         let code = chunk.code().ok_or(EmitError::NoRoom)?;
         let laid = self.laid + code.len();
@@ -159,7 +159,7 @@ impl Emitter<'_, '_> {
         Ok(())
     }
 
-    /// Returns the distance to the code of another instruction, from the end of the next code.
+    /// Returns the distance to another instruction's code, from the end of the current instruction.
     fn distance(&self, target: i64) -> i32 {
         let place = usize::try_from(target).ok().and_then(|target| self.places.get(target));
         self.laid as i32 - place.map_or(0, |&place| place as i32)
@@ -170,7 +170,7 @@ impl Emitter<'_, '_> {
         let mut chunk = Chunk::new();
         let insn = self.verified.program().insn(index);
         match insn.class() {
-            // The second half of a load has operation 0, and is done with the first.
+            // The second half of a wide load has operation 0, and needs no code.
             class::LD if insn.op != 0 => self.wide(&mut chunk, index, insn),
             class::LD => {}
             class::LDX => match self.framer {

@@ -1,4 +1,4 @@
-//! Instructions, as one would write them.
+//! Constructors of instructions, like in assembly.
 
 use trackway_jit::helper::Helper;
 use trackway_jit::insn::{

@@ -1,9 +1,9 @@
-//! Programs that keep the rules, made at random from a seed.
+//! Generates random programs that follow the verifier's rules, from a seed.
 //!
-//! Between any two *items* of a function the same is known: register 6 is the frame, all others but
-//! 10 are numbers, and the stack holds numbers down to −64 and the frame at −72. So a jump from
-//! one item to any later one is a path that can be verified. At its end a function adds up all that
-//! it has in registers and on the stack, so that nothing goes wrong unseen.
+//! The same facts hold between any two *items* of a function: register 6 is the frame, all other
+//! registers except 10 are numbers, and the stack holds numbers down to −64 and the frame at −72.
+//! So a jump from an item to any later item is a verifiable path. At its end, a function adds up
+//! all its registers and stack slots, so that every difference affects the result.
 
 use trackway_jit::helper::{Helper, Word};
 use trackway_jit::insn::{Insn, alu, class, mode, size, source};
@@ -15,7 +15,7 @@ use super::asm::{
     load_immediate_64, load_memory, mov_immediate, mov_register, store_immediate, store_register,
 };
 
-/// Random numbers, as programs like them.
+/// A source of random numbers for generated programs.
 pub(crate) struct Dice(Random);
 
 impl Dice {
@@ -35,7 +35,7 @@ impl Dice {
         *self.0.pick(choices)
     }
 
-    /// A number of 64 bits, often one at which things change.
+    /// Returns a random 64-bit number, often a boundary value.
     pub(crate) fn number(&mut self) -> u64 {
         let number = self.roll();
         match self.next_below(6) {
@@ -49,7 +49,7 @@ impl Dice {
     }
 }
 
-/// Slots that programs are made for.
+/// Number of frame slots for generated programs.
 pub(crate) const SLOTS: u64 = 64;
 const CELLS: u64 = 4;
 const NUMBER_REGISTERS: [u8; 9] = [0, 1, 2, 3, 4, 5, 7, 8, 9];
@@ -57,7 +57,7 @@ const SIZES: [(u8, u64); 4] = [(size::B, 1), (size::H, 2), (size::W, 4), (size::
 const FRAME_REGISTER: u8 = 6;
 const SPILL_OFFSET: i16 = -72;
 
-/// Returns the bytes in which words are offsets: text that matches and repeats itself, and numbers.
+/// Returns random bytes for words: text with matches and repetitions, and numbers.
 pub(crate) fn random_input(dice: &mut Dice) -> Input {
     let text = |dice: &mut Dice| (0..64).map(|_| dice.of(b"aab*\\\0")).collect();
     let slots =
@@ -66,7 +66,7 @@ pub(crate) fn random_input(dice: &mut Dice) -> Input {
     Input { slots, bytes: text(dice), constants: text(dice), cells: vec![0; CELLS as usize] }
 }
 
-/// A word, mostly one that makes sense.
+/// Returns a random word, mostly a valid one.
 fn random_word(dice: &mut Dice) -> u64 {
     let (offset, length) = (dice.next_below(66) as u32, dice.next_below(20) as u32);
     Word { offset, length, is_constant: dice.next_below(2) == 0 }.to_bits()
@@ -75,31 +75,31 @@ fn random_word(dice: &mut Dice) -> u64 {
 /// The instructions that generated programs may contain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// All that there is.
+    /// All instructions.
     All,
-    /// One function without calls, of the instructions that there were before RFC 9669, as far as
-    /// all have always understood them in the same way.
+    /// One function without calls, using only instructions from before RFC 9669 whose meaning all
+    /// implementations agree on.
     Old,
 }
 
-/// A program of one to five functions.
+/// Generates a program of one to five functions.
 pub(crate) fn random_program(dice: &mut Dice) -> Vec<Insn> {
     random_program_in(Dialect::All, dice)
 }
 
-/// A program of a dialect.
+/// Generates a program of a dialect.
 pub(crate) fn random_program_in(dialect: Dialect, dice: &mut Dice) -> Vec<Insn> {
     let count = if dialect == Dialect::Old { 1 } else { 1 + dice.next_below(5) as usize };
     let items = 1 + dice.next_below(30);
     let mut insns = Vec::new();
-    // Calls that were made, by where they stand, to be filled in when functions have places.
+    // Call instructions by index, resolved once all functions have their places.
     let mut calls = Vec::new();
     let mut starts = Vec::new();
-    // Whether an element's function leads to it, so that there is no `any` in it.
+    // True for functions that `any` may run, which must not contain `any`.
     let mut in_any = vec![false; count];
     for index in 0..count {
-        // Calls go to the next function only: if none goes to this one, there is no further
-        // function.
+        // Functions only call the next function. If no function calls this one, it is not
+        // generated.
         if index != 0 && !calls.iter().any(|&(_, callee)| callee == index) {
             break;
         }
@@ -116,7 +116,7 @@ pub(crate) fn random_program_in(dialect: Dialect, dice: &mut Dice) -> Vec<Insn> 
     insns
 }
 
-/// A function in the making.
+/// A function under construction.
 struct FunctionBuilder<'a> {
     dialect: Dialect,
     dice: &'a mut Dice,
@@ -130,7 +130,7 @@ impl FunctionBuilder<'_> {
     fn make(mut self, items: u64) -> (Vec<Insn>, Vec<(usize, usize)>) {
         let mut insns = self.beginning();
         let mut starts = Vec::new();
-        // Jumps by where they stand, and which item they lead to.
+        // Jumps by index, each with its target item.
         let mut jumps = Vec::new();
         for item in 0..items {
             starts.push(insns.len());
@@ -151,7 +151,7 @@ impl FunctionBuilder<'_> {
         (insns, self.calls)
     }
 
-    /// Brings about what is known between items. A function's arguments are the frame and, in
+    /// Establishes the facts that hold between items. A function's arguments are the frame and, in
     /// register 2, a number.
     fn beginning(&mut self) -> Vec<Insn> {
         let mut insns =
@@ -200,15 +200,15 @@ impl FunctionBuilder<'_> {
         self.dialect == Dialect::All
     }
 
-    /// A jump that has its distance yet to come.
+    /// Generates a jump whose distance is filled in later.
     fn jump(&mut self) -> Insn {
         let conditions = (1..=13).filter(|number| ![8, 9].contains(number)).collect::<Vec<u8>>();
         let class = self.dice.of(&[class::JMP, class::JMP32]);
         let source = self.dice.of(&[source::K, source::X]);
         let op = class | source | self.dice.of(&conditions) << 4;
         let (dst, src) = (self.dice.of(&NUMBER_REGISTERS), self.dice.of(&NUMBER_REGISTERS));
-        // Some extend what is compared with 64 bits without its sign; the standard and the kernel
-        // with it.
+        // Some implementations zero-extend the immediate of 64-bit comparisons; the standard and
+        // the kernel sign-extend it.
         let mask = if self.is_new() { -1 } else { i32::MAX };
         let immediate = self.dice.number() as i32 & mask;
         match source {
@@ -242,8 +242,7 @@ impl FunctionBuilder<'_> {
         let by_register = self.dice.next_below(2) == 0;
         let source = if by_register { source::X } else { source::K };
         let class = match operation {
-            // Older readers know no `bswap`, and leave the upper half as it is where the lower is
-            // divided by 0.
+            // Older implementations lack `bswap`, and keep the upper half on 32-bit division by 0.
             alu::END if !self.is_new() => class::ALU,
             alu::MOD if !self.is_new() => class::ALU64,
             _ => class,
@@ -269,7 +268,7 @@ impl FunctionBuilder<'_> {
         Insn { op: class | source | operation, dst, src, offset, immediate }
     }
 
-    /// A store to the stack, or a load from it.
+    /// Generates a store to the stack, or a load from the stack.
     fn stack(&mut self) -> Vec<Insn> {
         let (size, bytes) = self.dice.of(&SIZES);
         let offset = -64 + (self.dice.next_below(64 / bytes) * bytes) as i16;
@@ -281,7 +280,7 @@ impl FunctionBuilder<'_> {
         }]
     }
 
-    /// A load through a copy of a pointer that was moved, or has been on the stack.
+    /// Generates a load through a pointer copy that was moved or spilled to the stack.
     fn by_copies(&mut self) -> Vec<Insn> {
         let copied = self.dice.of(&[1, 3, 7, 9]);
         let moved = self.dice.next_below(4096) as i32 - 2048;
@@ -305,7 +304,7 @@ impl FunctionBuilder<'_> {
         insns
     }
 
-    /// Gives new numbers to the registers that a call loses.
+    /// Assigns new numbers to the registers that a call loses.
     fn after_call(&mut self) -> Vec<Insn> {
         let mut insns = Vec::new();
         for register in 1..=5 {
@@ -353,7 +352,7 @@ impl FunctionBuilder<'_> {
         }
     }
 
-    /// A call of the next function: so none is left out between others.
+    /// Generates a call of the next function, so that no function is skipped.
     fn call(&mut self, at: usize) -> Vec<Insn> {
         let callee = self.index + 1;
         let mut insns = vec![mov_register(1, FRAME_REGISTER)];
@@ -378,13 +377,13 @@ impl FunctionBuilder<'_> {
     }
 }
 
-/// Something else in one to three places.
+/// Damages a program in one to three places.
 pub(crate) fn damage_program(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..1 + dice.next_below(3) {
         let at = dice.next_below(bytes.len() as u64 / 8) as usize * 8;
         match dice.next_below(5) {
-            // Another register, offset, immediate; another instruction of this program; anything.
+            // Changes registers, offset or immediate, copies an instruction, or changes any byte.
             0 => bytes[at + 1] = dice.next_below(11) as u8 | (dice.next_below(11) as u8) << 4,
             1 => {
                 let near = dice.of(&[-584, -520, -80, -72, 0, 504, 508, 512, 1]);

@@ -1,4 +1,4 @@
-//! Helpers of the tests that run programs: pages, frames, and both ways to run.
+//! Helpers for tests that run programs: memory pages, frames, interpreter and machine code.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod asm;
@@ -16,25 +16,25 @@ use trackway_jit::verify::{Rejection, Rules, State, Verified, verify};
 use trackway_jit::x86::{self, INSN_CODE_BYTES_MAX};
 use trackway_testkit::{Executable, GuardedBytes, GuardedValue};
 
-/// A program's bytes.
+/// Encodes a program.
 pub(crate) fn encode_insns(insns: &[Insn]) -> Vec<u8> {
     insns.iter().flat_map(|insn| insn.encode()).collect()
 }
 
-/// Verifies with as much memory as can be needed.
+/// Verifies a program, with as much memory as it may need.
 pub(crate) fn verify_program(bytes: &[u8], rules: Rules) -> Result<Verified<'_>, Rejection> {
     let program = Program::new(bytes).expect("1 to 4096 instructions");
     let mut memory = vec![State::FREE; program.len()];
     verify(program, rules, &mut memory)
 }
 
-/// Returns the program as text, for the message of a failed test.
+/// Formats a program for the message of a failed test.
 pub(crate) fn format_listing(bytes: &[u8]) -> String {
     Program::new(bytes).map_or(String::new(), |program| Listing(program).to_string())
 }
 
 thread_local! {
-    /// Last values of clock and dice; both advance by a step each time.
+    /// Last values of the clock and the random source; both advance by a step at each call.
     static TIME_NS: Local<u64> = const { Local::new(0) };
     static RANDOM: Local<u64> = const { Local::new(0) };
 }
@@ -49,7 +49,7 @@ extern "C" fn next_random() -> u64 {
     RANDOM.get()
 }
 
-/// The input of programs.
+/// Input of a program.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Input {
     pub(crate) slots: Vec<u64>,
@@ -64,7 +64,7 @@ impl Input {
     }
 }
 
-/// The effect of a run, and the contents of the cells after it.
+/// The observable effect of a run: the answer, and the contents of the cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Effect {
     pub(crate) answer: u64,
@@ -94,7 +94,7 @@ pub(crate) fn interpret_programs(programs: &[Verified<'_>], input: &Input) -> (E
     try_interpret_programs(programs, input).expect("no fault")
 }
 
-/// The same, if the frame is one for these programs.
+/// Interprets programs like [`interpret_programs`], and returns an error if the frame does not fit.
 pub(crate) fn try_interpret_programs(
     programs: &[Verified<'_>],
     input: &Input,
@@ -105,7 +105,7 @@ pub(crate) fn try_interpret_programs(
     Ok((collect_effect(outcome.answer, &cells), outcome))
 }
 
-/// A program's machine code, with the place of each instruction's.
+/// Machine code of a program, with the offset of each instruction's code.
 pub(crate) struct Machine {
     pub(crate) code: Vec<u8>,
     pub(crate) places: Vec<u32>,
@@ -123,17 +123,17 @@ impl Machine {
         Self { code, places, pages }
     }
 
-    /// Runs it on a frame that nothing is around.
+    /// Runs the code on a frame without surrounding guard pages.
     pub(crate) fn run(&self, input: &Input) -> u64 {
         self.run_of(input.slots.len(), input)
     }
 
-    /// The same, for a program of so many slots.
+    /// Runs the code like [`Self::run`], for a program verified for `slots` slots.
     pub(crate) fn run_of(&self, slots: usize, input: &Input) -> u64 {
         let cells = prepare_cells(input);
         let environment = Environment::new(&input.constants, &cells, time_ns, next_random);
         let frame = fill_frame(&environment, input);
-        // SAFETY: the program's own code; its callers have verified it for this many slots.
+        // SAFETY: the code belongs to the program, which the callers verified for this many slots.
         unsafe { frame.run(self.entry(), slots) }
     }
 
@@ -144,8 +144,8 @@ impl Machine {
     }
 }
 
-/// Runs an alternative's programs as machine code. The frame ends where a page without access
-/// begins, and so do the bytes that its words speak of.
+/// Runs an alternative's programs as machine code. The frame ends at a guard page, and so do the
+/// bytes that its words refer to.
 pub(crate) fn execute_programs(programs: &[Verified<'_>], input: &Input) -> Effect {
     let machines: Vec<Machine> = programs.iter().map(Machine::new).collect();
     let entries: Vec<Option<Entry>> =
@@ -153,7 +153,7 @@ pub(crate) fn execute_programs(programs: &[Verified<'_>], input: &Input) -> Effe
     let cells = prepare_cells(input);
     let (bytes, constants) = (GuardedBytes::new(&input.bytes), GuardedBytes::new(&input.constants));
     let environment = Environment::new(constants.bytes(), &cells, time_ns, next_random);
-    // SAFETY: the entries are the programs' own code, and stay until the end of this function.
+    // SAFETY: the entries are the programs' own code, and live until the end of this function.
     let environment = unsafe { environment.with_entries(&entries) };
     let input = Input { bytes: Vec::new(), ..input.clone() };
     let mut frame = Frame::new(&environment, bytes.bytes());
@@ -162,15 +162,15 @@ pub(crate) fn execute_programs(programs: &[Verified<'_>], input: &Input) -> Effe
     }
     let frame = GuardedValue::new(frame);
     let slots = programs[0].rules().slots;
-    // SAFETY: the code of the first program, verified for so many slots.
+    // SAFETY: the code belongs to the first program, which was verified for this many slots.
     let answer = unsafe { frame.get().run(machines[0].entry(), slots) };
     collect_effect(answer, &cells)
 }
 
-/// Verifies and runs a program in both ways; its answer, which is the same.
+/// Verifies a program, runs it in interpreter and machine code, and returns the common answer.
 ///
 /// # Panics
-/// If it is rejected, or if the ways differ.
+/// Panics if the program is rejected, or if the answers differ.
 #[track_caller]
 pub(crate) fn verify_and_run(insns: &[Insn], input: &Input) -> u64 {
     let bytes = encode_insns(insns);
@@ -181,10 +181,10 @@ pub(crate) fn verify_and_run(insns: &[Insn], input: &Input) -> u64 {
     run_both(&[verified], input).answer
 }
 
-/// Runs programs in both ways; what came of it, which is the same.
+/// Runs programs in interpreter and machine code, and returns the common effect.
 ///
 /// # Panics
-/// If the ways differ, or if there were more steps than the verifier has said.
+/// Panics if the effects differ, or if more steps run than the verifier computed.
 #[track_caller]
 pub(crate) fn run_both(programs: &[Verified<'_>], input: &Input) -> Effect {
     let (interpreted, outcome) = interpret_programs(programs, input);

@@ -1,7 +1,7 @@
-//! Known arguments of string helpers, and from them an upper bound of the helpers' work.
+//! Finds known arguments of string helpers, and derives an upper bound of the helpers' work.
 //!
-//! Jumps and calls go forward, as `jit`'s verifier requires: so one pass meets each instruction
-//! after all instructions that lead to it.
+//! Jumps and calls go forward, as `jit`'s verifier requires. So a single pass visits each
+//! instruction after all instructions that lead to it.
 
 use std::collections::BTreeMap;
 
@@ -14,19 +14,19 @@ use trackway_jit::verify::Verified;
 use crate::bpf_filter::scratch::REGION_BYTES;
 use crate::bpf_filter::translate::jump_target;
 
-/// Number of registers, with the stack's end.
+/// Number of registers, including the stack pointer.
 const REGISTERS: usize = 11;
-/// Registers of a helper's strings.
+/// Registers with the strings that a helper takes.
 const TEXT_REGISTER: usize = 2;
 const OTHER_REGISTER: usize = 3;
 
 /// The known contents of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KnownValue {
-    /// The frame.
+    /// The address of the frame.
     Frame,
     Constant(u64),
-    /// The value of this slot.
+    /// The value of the frame slot with this index.
     Slot(usize),
     Unknown,
 }
@@ -34,13 +34,13 @@ pub(crate) enum KnownValue {
 /// A call of a string helper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StringCall {
-    /// The instruction's index.
+    /// The index of the call instruction.
     pub(crate) at: usize,
     pub(crate) helper: Helper,
-    /// The first string, and the second one, if the helper takes two.
+    /// The first string, and the second string, if the helper takes two.
     pub(crate) text: KnownValue,
     pub(crate) other: KnownValue,
-    /// The most executions.
+    /// The most executions of the call.
     pub(crate) times: u64,
 }
 
@@ -91,7 +91,7 @@ fn join_states(a: &State, b: &State) -> State {
     std::array::from_fn(|at| if a[at] == b[at] { a[at] } else { KnownValue::Unknown })
 }
 
-/// Updates the state after an instruction; `upper` returns the upper half of a wide load.
+/// Updates the register state after an instruction; `upper` returns the upper half of a wide load.
 fn update_state(state: &mut State, insn: Insn, upper: impl Fn() -> u64) {
     const LOAD: u8 = class::LDX | size::DW | mode::MEM;
     const MOV: u8 = class::ALU64 | alu::MOV;
@@ -122,8 +122,8 @@ fn update_state(state: &mut State, insn: Insn, upper: impl Fn() -> u64) {
     }
 }
 
-/// Returns the most steps of all these calls, of about two nanoseconds each. `slot_bytes` bounds
-/// the words in slots; `is_known` is true for calls with an automaton.
+/// Returns the most steps of all these calls; a step takes about two nanoseconds. `slot_bytes`
+/// bounds the words in slots; `is_known` is true for calls with an automaton.
 pub(crate) fn steps_max(
     calls: &[StringCall],
     is_known: impl Fn(&StringCall) -> bool,
@@ -147,13 +147,13 @@ pub(crate) fn steps_max(
     calls.iter().fold(0, |sum, call| sum.saturating_add(of(call)))
 }
 
-/// Steps of a call.
+/// Steps for a call itself.
 const CALL_STEPS: u64 = 16;
-/// Steps of a byte that is compared, or matched by an automaton.
+/// Steps for a byte that a helper compares, or an automaton matches.
 const STEP: u64 = 1;
-/// Steps of a hashed byte.
+/// Steps for a hashed byte.
 const HASH_STEP: u64 = 4;
-/// Steps of a byte in a search with an unknown pattern.
+/// Steps for a byte in a search with an unknown pattern.
 const SEARCH_STEP: u64 = 4;
 
 #[cfg(test)]
@@ -222,7 +222,8 @@ mod tests {
         assert_eq!(found, expected);
     }
 
-    /// `any` passes the frame to its function; the function's work counts for each element.
+    /// RUN a program with `any`, which passes the frame to its function. EXPECT that the function's
+    /// work counts for each element.
     #[test]
     fn a_function_for_elements_is_counted_for_each() {
         let function = Insn { op: LDDW, dst: 4, src: LDDW_FUNCTION, immediate: 3, ..END };

@@ -1,4 +1,4 @@
-//! A filter in the kernel, for tests: it runs through bpf(2).
+//! A filter loaded into the kernel, for tests: bpf(2) runs the filter.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,16 +10,16 @@ use crate::bpf_sys::bpf::{
     load_btf, load_program, run_program,
 };
 
-/// The licence: the program uses no functions reserved for the GPL.
+/// The program's licence: the program uses no functions that are reserved for the GPL.
 const LICENSE: &[u8] = b"MIT\0";
-/// Bytes for the verifier's log of a refused program.
+/// Size in bytes of the verifier's log for a rejected program.
 const LOG_BYTES: usize = 1 << 20;
 
 /// A loaded filter with its scratch area.
 #[derive(Debug)]
 pub struct LoadedFilter {
     map: ArrayMap,
-    /// Masks of its automata, if there are any.
+    /// Masks of the filter's automata, if the filter has automata.
     _masks: Option<ArrayMap>,
     program: OwnedFd,
 }
@@ -40,11 +40,11 @@ impl LoadedFilter {
         let fds = (map.fd(), masks.as_ref().map_or(-1, ArrayMap::fd));
         let program = match load_with_maps(translated, fds, &btf, &mut []) {
             Ok(program) => program,
-            // The verifier's refusals have other error numbers.
+            // If the verifier rejects the program, the error number is another one.
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
                 return Err(LoadError::Unavailable(error.into()));
             }
-            // A second try for the log, which may be too long for an accepted program.
+            // The second attempt gets the log, which may be too long for an accepted program.
             Err(error) => {
                 let mut log = vec![0; LOG_BYTES];
                 let _ = load_with_maps(translated, fds, &btf, &mut log);
@@ -56,11 +56,11 @@ impl LoadedFilter {
         Ok(Self { map, _masks: masks, program })
     }
 
-    /// Returns true if the filter passes the event in the area, and updates the area's state.
+    /// Returns true if the filter passes the event in the area; updates the area's state.
     ///
     /// # Errors
     ///
-    /// If the kernel refuses to run it.
+    /// If the kernel refuses to run the filter.
     pub fn passes(&self, area: &mut ScratchArea) -> io::Result<bool> {
         self.map.set(0, area.bytes_mut())?;
         let answer = self.run_again()?;
@@ -68,17 +68,17 @@ impl LoadedFilter {
         Ok(answer)
     }
 
-    /// Runs the filter again on the area that the kernel has.
+    /// Runs the filter again on the scratch area that is in the kernel.
     ///
     /// # Errors
     ///
-    /// As [`Self::passes`].
+    /// See [`Self::passes`].
     pub fn run_again(&self) -> io::Result<bool> {
         run_program(&self.program).map(|answer| answer != 0)
     }
 }
 
-/// Loads a program with the descriptors of the maps of its area and its masks.
+/// Loads a program with the descriptors of its scratch area map and mask map.
 fn load_with_maps(
     translated: &TranslatedFilter,
     (area, masks): (i32, i32),

@@ -1,11 +1,12 @@
-//! Automata for patterns that are known when the program is generated: each byte of the text is one
-//! step, whatever the pattern.
+//! Automata for patterns that are known when the program is generated: each byte of a text takes
+//! one step, for any pattern.
 //!
 //! The automaton is the one of Baeza-Yates and Gonnet ("A new approach to text searching", 1992),
-//! with `*` as in Wu and Manber ("Fast text searching allowing errors", 1992): bit *i* of a number
+//! with `*` as in Wu and Manber ("Fast text searching allowing errors", 1992): bit *i* of the state
 //! means that the first *i* letters of the pattern match the text so far (the last letter has the
-//! highest bit). A byte moves each bit on by one if it is the next letter ([`Automaton::masks`]);
-//! bits before a star stay, too. So a whole pattern is one pass, without backtracking.
+//! highest bit). A byte shifts each bit by one if the byte is the next letter
+//! ([`Automaton::masks`]); bits before a star also stay. So matching a pattern takes one pass,
+//! without backtracking.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use trackway_jit::helper::{Helper, Word};
 
 use crate::bpf_filter::helper_cost::{KnownValue, StringCall};
 
-/// Most letters of an automaton's pattern: a bit for each, and one for none.
+/// Most letters of an automaton's pattern: one bit for each letter, and one bit for no letter.
 pub(crate) const LETTERS_MAX: usize = 63;
 /// Size of the masks of an automaton.
 pub(crate) const MASKS_BYTES: usize = 8 * MASKS;
@@ -22,18 +23,18 @@ const MASKS: usize = 256;
 /// An automaton that matches a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Automaton {
-    /// The initial bits. The last bit means that the pattern matches.
+    /// The initial bits of the state. The last bit means that the pattern matches.
     begin: u64,
-    /// Bits that stay.
+    /// The state bits before a star, which stay set at any byte.
     stay: u64,
-    /// For each byte, the bits that it leads to.
+    /// For each byte, the state bits that the byte can set.
     masks: [u64; MASKS],
 }
 
-/// The automaton of a call.
+/// The automaton of one helper call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CallAutomaton {
-    /// The offset of its masks.
+    /// The offset of the automaton's masks.
     pub(crate) offset: i32,
     pub(crate) begin: u64,
     pub(crate) stay: u64,
@@ -42,27 +43,27 @@ pub(crate) struct CallAutomaton {
 /// The automata of a program.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Automata {
-    /// By the instruction of the call.
+    /// Automata by the instruction index of the call.
     pub(crate) by_call: BTreeMap<usize, CallAutomaton>,
-    /// Size of all masks.
+    /// Size of all masks in bytes.
     pub(crate) masks_bytes: usize,
 }
 
-/// A pattern's letters, and flags of stars before each letter and after the last.
+/// A pattern's letters, and flags for stars before each letter and after the last letter.
 struct Letters {
     letters: Vec<u8>,
     stars: Vec<bool>,
 }
 
 impl Letters {
-    /// Parses a part that may be anywhere in a text.
+    /// Parses a literal part that may occur anywhere in a text.
     fn parse_part(part: &[u8]) -> Self {
         let mut stars = vec![false; part.len() + 1];
         (stars[0], stars[part.len()]) = (true, true);
         Self { letters: part.to_vec(), stars }
     }
 
-    /// Parses a pattern: `*` is a star, `\` quotes the next byte, or itself at the end.
+    /// Parses a pattern: `*` is a star, `\` quotes the next byte; at the end, `\` is a literal.
     fn parse_pattern(pattern: &[u8]) -> Self {
         let (mut letters, mut stars) = (Vec::new(), vec![false]);
         let mut bytes = pattern.iter();
@@ -78,7 +79,7 @@ impl Letters {
         Self { letters, stars }
     }
 
-    /// Builds the automaton; `None`: there are too many letters.
+    /// Builds the automaton; `None`: the pattern has too many letters.
     fn build_automaton(&self) -> Option<Automaton> {
         let first = LETTERS_MAX.checked_sub(self.letters.len())?;
         let stars = (first..).zip(&self.stars).filter(|(_, is_there)| **is_there);
@@ -91,14 +92,14 @@ impl Letters {
     }
 }
 
-/// Returns the automaton of a call, if it has one.
+/// Returns the automaton of a call with a known pattern.
 fn automaton_of_call(call: &StringCall, constants: &[u8]) -> Option<Automaton> {
     let KnownValue::Constant(bits) = call.other else { return None };
     let word = Word::from_bits(bits);
     if !word.is_constant {
         return None;
     }
-    // An invalid word is an empty pattern.
+    // An invalid word counts as an empty pattern.
     let (offset, length) = (word.offset as usize, word.length as usize);
     let pattern = constants.get(offset..).and_then(|rest| rest.get(..length)).unwrap_or(&[]);
     match call.helper {
@@ -109,8 +110,8 @@ fn automaton_of_call(call: &StringCall, constants: &[u8]) -> Option<Automaton> {
 }
 
 impl Automata {
-    /// Builds the automata of these calls and their masks, of [`MASKS_BYTES`] each. The number of
-    /// masks is a power of two, or zero.
+    /// Builds the automata of these calls and their masks, [`MASKS_BYTES`] bytes for each
+    /// automaton. The number of mask tables is a power of two, or zero.
     pub(crate) fn build(calls: &[StringCall], constants: &[u8]) -> (Self, Vec<u8>) {
         let mut known: Vec<Automaton> = Vec::new();
         let mut by_call = BTreeMap::new();
@@ -148,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Returns all texts of at most `length` of these bytes.
+    /// Returns all texts of at most `length` bytes from the set `of`.
     fn all_texts_of(of: &[u8], length: usize) -> Vec<Vec<u8>> {
         let mut all = vec![Vec::new()];
         let mut last = 0;
@@ -163,7 +164,7 @@ mod tests {
         all
     }
 
-    /// Matches by plain recursion.
+    /// Returns true if a text matches a pattern, by plain recursion.
     fn matches_by_recursion(text: &[u8], pattern: &[u8]) -> bool {
         match pattern {
             [] => text.is_empty(),

@@ -1,11 +1,11 @@
 //! String search as BPF functions, linear in the bytes of text and pattern.
 //!
-//! A pattern known at generation is an [automaton](super::pattern), and a turn of bpf_loop takes
-//! eight bytes of the text. (Sixteen need two thirds of the time in long texts, but the verifier
-//! walks them for each search of a program.) For another pattern, the function first builds the
-//! table of Knuth, Morris and Pratt ("Fast pattern matching in strings", 1977) after the area's
-//! constants ([`super::scratch::LETTERS_AT`]); then a turn is one step. A star begins a new search
-//! in the rest of the text: the part before it was found at its first place.
+//! A pattern known at generation is an [automaton](super::pattern), and an iteration of bpf_loop
+//! takes eight bytes of the text. (Sixteen bytes take two thirds of the time in long texts, but the
+//! verifier walks them for each search of a program.) For an unknown pattern, the function first
+//! builds the table of Knuth, Morris and Pratt ("Fast pattern matching in strings", 1977) after the
+//! area's constants ([`super::scratch::LETTERS_AT`]); then an iteration is one step. A star begins
+//! a new search in the rest of the text, after the first match of the part before the star.
 
 use trackway_jit::insn::{alu, jump};
 
@@ -20,25 +20,25 @@ use crate::bpf_filter::text::{
 use crate::bpf_filter::translate::{FilterAssembler, HelperFunction};
 use crate::bpf_sys::asm::{Asm, Label, MASKS_PLACEHOLDER, Register};
 
-/// The positions in text and pattern.
+/// The current positions in text and pattern.
 const A_INDEX: i16 = HELPER_STATE_AT + 40;
 const B_INDEX: i16 = HELPER_STATE_AT + 48;
 /// The number of letters of the pattern.
 const COUNT: i16 = HELPER_STATE_AT + 56;
-/// The number of letters matched, or visited.
+/// The number of matched letters, or of visited letters while the table is built.
 const MATCHED: i16 = HELPER_STATE_AT + 64;
 /// The number of letters before the last star.
 const BASE: i16 = HELPER_STATE_AT + 72;
-/// The length of the border of the visited letters after that star, plus the letters before the
-/// star.
+/// The length of the longest border of the visited letters after the last star, plus the number of
+/// letters before that star.
 const BORDER: i16 = HELPER_STATE_AT + 80;
-/// An automaton's offset of masks, bits that stay, and current bits.
+/// An automaton's mask offset, bits that stay, and current bits.
 const MASKS: i16 = HELPER_STATE_AT + 88;
 const STAY: i16 = HELPER_STATE_AT + 96;
 const BITS: i16 = HELPER_STATE_AT + 104;
 
-/// An entry of 32 bits for a letter: the letter, a flag for a star before it, and the number of
-/// letters to continue with after a mismatch.
+/// A 32-bit entry for a letter: the letter, a flag for a star before the letter, and the number of
+/// letters with which to continue after a mismatch.
 const STAR: i32 = 1 << 8;
 const NEXT_SHIFT: i32 = 16;
 const ENTRY_LOG2: i32 = 2;
@@ -46,18 +46,18 @@ const ENTRY_LOG2: i32 = 2;
 /// The kind of a search for an unknown pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SearchKind {
-    /// A part that may be anywhere in the text.
+    /// A search for a literal part anywhere in the text.
     Part,
-    /// A pattern with stars for the whole text.
+    /// A match of the whole text with a pattern that has stars.
     Glob,
 }
 
 /// The masks of a program's automata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Masks {
-    /// The map whose only value they are; `None`: not created yet.
+    /// The map whose only value is the masks; `None`: not created yet.
     pub(crate) fd: Option<i32>,
-    /// Their size: [`MASKS_BYTES`] times a power of two.
+    /// The size of the masks: [`MASKS_BYTES`] times a power of two.
     pub(crate) bytes: usize,
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn write_automaton(assembler: &mut FilterAssembler, masks: Masks) {
     split_word(asm);
     asm.store(FRAME, A_OFFSET, 1);
     asm.store(FRAME, A_LENGTH, 0);
-    // A value from memory, as in `value::write_any`.
+    // Loads the length from memory for the reason in `value::write_any`.
     asm.load(1, FRAME, A_LENGTH);
     asm.alui(alu::ADD, 1, CHUNK_BYTES as i32 - 1);
     asm.alui(alu::RSH, 1, CHUNK_BYTES.trailing_zeros() as i32);
@@ -85,7 +85,8 @@ pub(crate) fn write_automaton(assembler: &mut FilterAssembler, masks: Masks) {
     asm.exit();
 }
 
-/// Writes a turn: a chunk of the text, or its rest. Stops when the result is final.
+/// Writes the loop body of an automaton: matches a chunk of the text, or the remaining bytes. Stops
+/// when the result is final.
 pub(crate) fn write_automaton_turn(asm: &mut Asm, masks: Masks) {
     let (done, stop) = (asm.new_label(), asm.new_label());
     let (bits, left, text, mask, stay) = (0, 5, 7, 8, 9);
@@ -127,7 +128,7 @@ pub(crate) fn write_automaton_turn(asm: &mut Asm, masks: Masks) {
     asm.exit_with(1);
 }
 
-/// Writes `string_contains`, or `string_matches` for [`SearchKind::Glob`], for an unknown pattern.
+/// Writes `string_contains`, or `string_matches` for [`SearchKind::Glob`], with an unknown pattern.
 pub(crate) fn write_search(assembler: &mut FilterAssembler, kind: SearchKind) {
     begin_helper(assembler, 2);
     let asm = &mut assembler.asm;
@@ -135,7 +136,7 @@ pub(crate) fn write_search(assembler: &mut FilterAssembler, kind: SearchKind) {
     for place in [A_INDEX, B_INDEX, COUNT, MATCHED, BASE, BORDER] {
         asm.storei(FRAME, place, 0);
     }
-    // A part that may be anywhere has stars before and after it.
+    // A part that may occur anywhere has stars before and after it.
     let star = if kind == SearchKind::Glob { 0 } else { STAR };
     asm.storei_sized(4, FRAME, LETTERS_AT, star);
     asm.load(1, FRAME, B_LENGTH);
@@ -156,7 +157,7 @@ pub(crate) fn write_search(assembler: &mut FilterAssembler, kind: SearchKind) {
     let asm = &mut assembler.asm;
     asm.storei(FRAME, MATCHED, 0);
     asm.storei(FRAME, BASE, 0);
-    // Each turn takes a byte of the text, or releases a matched letter.
+    // Each iteration takes a byte of the text, or gives up matched letters.
     asm.load(1, FRAME, A_LENGTH);
     asm.alui(alu::ADD, 1, 1);
     asm.alui(alu::LSH, 1, 1);
@@ -168,16 +169,16 @@ pub(crate) fn write_search(assembler: &mut FilterAssembler, kind: SearchKind) {
     asm.exit();
 }
 
-/// Replaces a letter's index by the address [`LETTERS_AT`] before its entry. Jumps to `no_entry` if
-/// there is no such entry, which never happens.
+/// Replaces a letter's index by the address [`LETTERS_AT`] bytes before the letter's entry. Jumps
+/// to `no_entry` if there is no such entry, which never happens.
 fn load_entry_address(asm: &mut Asm, register: Register, no_entry: Label) {
     asm.jumpi(jump::JGT, register, REGION_BYTES as i32, no_entry);
     asm.alui(alu::LSH, register, ENTRY_LOG2);
     asm.alu(alu::ADD, register, FRAME);
 }
 
-/// Writes a turn for one letter or star of the pattern. Stops if the pattern has more letters than
-/// the text has bytes: the result is false, and not zero until the end.
+/// Writes the loop body for one letter or star of the pattern. Stops if the pattern has more
+/// letters than the text has bytes: then the result is false, but nonzero until the end.
 pub(crate) fn write_letters_turn(asm: &mut Asm, kind: SearchKind) {
     let (letter, stop, many) = (asm.new_label(), asm.new_label(), asm.new_label());
     begin_turn(asm);
@@ -224,8 +225,8 @@ pub(crate) fn write_letters_turn(asm: &mut Asm, kind: SearchKind) {
     asm.exit_with(1);
 }
 
-/// Writes a turn of the table: the next letter extends the longest border so far, or the turn tries
-/// the next shorter border.
+/// Writes the loop body of the table's construction: the next letter extends the longest border so
+/// far, or the iteration tries the next shorter border.
 pub(crate) fn write_borders_turn(asm: &mut Asm) {
     let (first, known, stop) = (asm.new_label(), asm.new_label(), asm.new_label());
     begin_turn(asm);
@@ -271,7 +272,7 @@ pub(crate) fn write_borders_turn(asm: &mut Asm) {
     asm.exit_with(1);
 }
 
-/// Writes a turn of the search: one byte of the text, or one border.
+/// Writes the loop body of the search: takes one byte of the text, or one border.
 pub(crate) fn write_search_turn(asm: &mut Asm) {
     let [no_star, differs, at_base, over, found, stop] = std::array::from_fn(|_| asm.new_label());
     begin_turn(asm);
@@ -285,7 +286,7 @@ pub(crate) fn write_search_turn(asm: &mut Asm) {
     asm.mov(0, 5);
     asm.alui(alu::AND, 0, STAR);
     asm.jumpi(jump::JEQ, 0, 0, no_star);
-    // Anything may follow the last star.
+    // Any bytes may follow the last star.
     asm.jump(jump::JEQ, 1, 2, found);
     asm.mov(4, 1);
     asm.store(FRAME, BASE, 1);

@@ -1,4 +1,4 @@
-//! Helpers on state and the random helper. As in `jit`, each change of a cell is one atomic
+//! Helpers on filter state, and the random helper. As in `jit`, each change of a cell is one atomic
 //! instruction, so CPUs can share cells.
 
 use trackway_jit::CELLS_MAX;
@@ -9,36 +9,37 @@ use crate::bpf_filter::text::{begin_turn, write_loop};
 use crate::bpf_filter::translate::{FilterAssembler, HelperFunction};
 use crate::bpf_sys::asm::{Asm, Register};
 
-/// Adds, and returns the previous value.
+/// Atomic operation: adds, and returns the previous value.
 const FETCH_ADD: i32 = 0x01;
-/// Stores, and returns the previous value.
+/// Atomic operation: stores, and returns the previous value.
 const EXCHANGE: i32 = 0xe1;
-/// Stores if the value is that of register 0, which gets the previous value.
+/// Atomic operation: stores if the value equals register 0; loads the previous value into register
+/// 0.
 const COMPARE_EXCHANGE: i32 = 0xf1;
 /// `u64 bpf_ktime_get_ns(void)`: CLOCK_MONOTONIC.
 pub(crate) const TIME_NS: i32 = 5;
 /// `u32 bpf_get_prandom_u32(void)`
 const RANDOM: i32 = 7;
-/// Bits that `changed` inverts in the stored number, as in `jit`.
+/// Bits that `changed` inverts in the stored number, like `jit`.
 const CHANGED_MASK: u64 = 0x9e6c_63d0_876a_3f1b;
 
 /// Constants of `jit`: bits of `rate`'s cell for the count, next to the interval's number; the most
-/// intervals that a clock may lag behind; the most tries to change a cell.
+/// intervals by which a clock may lag behind; the most attempts to change a cell.
 const PASSED_BITS: i32 = 28;
 const LAG_MAX: i32 = 1 << 16;
 const TRIES_MAX: i32 = 64;
-/// `rate`'s helper state: the cell, the limit, the current interval, the result.
+/// Helper state of `rate`: the cell, the limit, the current interval, the result.
 const CELL: i16 = HELPER_STATE_AT + 192;
 const LIMIT: i16 = CELL + 8;
 const CURRENT: i16 = CELL + 16;
 const RESULT: i16 = CELL + 24;
 
-/// The place and number of a filter's cells.
+/// The location and number of a filter's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cells {
-    /// In the scratch area.
+    /// Cells in the scratch area, with their number.
     Scratch(usize),
-    /// In the value of a map from this offset on, for all CPUs.
+    /// Cells in the value of a map from this offset on, shared by all CPUs.
     Map { fd: i32, offset: i32, count: usize },
 }
 
@@ -49,8 +50,8 @@ impl Cells {
         }
     }
 
-    /// Makes an address from a cell's index times eight in `cell` and the frame in `frame`; returns
-    /// the cell's offset from it. May change register 1.
+    /// Converts a cell's index times eight in `cell` to an address, with the frame in `frame`;
+    /// returns the cell's offset from this address. May change register 1.
     fn load_address(self, asm: &mut Asm, cell: Register, frame: Register) -> i16 {
         match self {
             Self::Scratch(_) => {
@@ -66,8 +67,8 @@ impl Cells {
     }
 }
 
-/// Begins a helper: points register 2 so that the cell is at the returned offset; a missing cell
-/// ends the helper with 0. Changes register 1.
+/// Begins a helper: sets register 2 so that the cell is at the returned offset from it; a missing
+/// cell ends the helper with 0. Changes register 1.
 fn load_cell_address(asm: &mut Asm, cells: Cells) -> i16 {
     let is_there = asm.new_label();
     asm.jumpi(jump::JLT, 2, cells.count() as i32, is_there);
@@ -77,7 +78,7 @@ fn load_cell_address(asm: &mut Asm, cells: Cells) -> i16 {
     cells.load_address(asm, 2, 1)
 }
 
-/// Writes `count`.
+/// Writes the function for `count`.
 pub(crate) fn write_count(asm: &mut Asm, cells: Cells) {
     let at = load_cell_address(asm, cells);
     asm.movi(0, 1);
@@ -85,7 +86,7 @@ pub(crate) fn write_count(asm: &mut Asm, cells: Cells) {
     asm.exit();
 }
 
-/// Writes `changed`.
+/// Writes the function for `changed`.
 pub(crate) fn write_changed(asm: &mut Asm, cells: Cells) {
     let has_changed = asm.new_label();
     let at = load_cell_address(asm, cells);
@@ -94,14 +95,14 @@ pub(crate) fn write_changed(asm: &mut Asm, cells: Cells) {
     asm.mov(0, 3);
     asm.atomic(EXCHANGE, 2, at, 3);
     asm.jump(jump::JNE, 3, 0, has_changed);
-    // The one number that looks like an unused cell.
+    // After inversion, exactly one number looks like an unused cell: zero.
     asm.jumpi(jump::JEQ, 0, 0, has_changed);
     asm.exit_with(0);
     asm.place_label(has_changed);
     asm.exit_with(1);
 }
 
-/// Writes `random`.
+/// Writes the function for `random`.
 pub(crate) fn write_random(asm: &mut Asm) {
     asm.call_kernel(RANDOM);
     asm.mov(6, 0);
@@ -113,7 +114,7 @@ pub(crate) fn write_random(asm: &mut Asm) {
     asm.exit();
 }
 
-/// Writes `rate`.
+/// Writes the function for `rate`.
 pub(crate) fn write_rate(assembler: &mut FilterAssembler, cells: Cells) {
     let asm = &mut assembler.asm;
     let (is_there, has_length, is_few) = (asm.new_label(), asm.new_label(), asm.new_label());
@@ -142,7 +143,7 @@ pub(crate) fn write_rate(assembler: &mut FilterAssembler, cells: Cells) {
     assembler.asm.exit();
 }
 
-/// Writes a turn of `rate`: one try to change the cell.
+/// Writes the loop body of `rate`: one attempt to change the cell.
 pub(crate) fn write_rate_turn(asm: &mut Asm, cells: Cells) {
     let (running, again, stop) = (asm.new_label(), asm.new_label(), asm.new_label());
     begin_turn(asm);

@@ -1,8 +1,8 @@
-//! String helpers as BPF functions, with the results of `jit`'s helpers.
+//! String helpers as BPF functions, with results equal to `jit`'s helpers.
 //!
 //! The verifier accepts loops of unknown length only through bpf_loop, which calls a function for
-//! each turn. State between turns is in the [scratch area](crate::bpf_filter::scratch). Search is
-//! in [`crate::bpf_filter::search`].
+//! each iteration. Loop state is in the [scratch area](crate::bpf_filter::scratch). Search is in
+//! [`crate::bpf_filter::search`].
 
 use trackway_jit::helper::Helper;
 use trackway_jit::insn::{STACK_END, alu, jump};
@@ -14,35 +14,35 @@ use crate::bpf_filter::scratch::{
 use crate::bpf_filter::translate::{FilterAssembler, HelperFunction};
 use crate::bpf_sys::asm::{Asm, Register};
 
-/// The register of the frame in functions that call others.
+/// The register that has the frame in functions that call other functions.
 pub(crate) const FRAME: Register = 6;
 /// `long bpf_loop(u32 turns, void *function, void *context, u64 flags)`, since Linux 5.17.
 const BPF_LOOP: i32 = 181;
-/// A mask of offsets of bytes and of the constants after them.
+/// A mask for offsets in the bytes and the constants that follow the bytes.
 pub(crate) const OFFSET_MASK: i32 = 2 * REGION_BYTES as i32 - 1;
-/// log2 of the constants' offset from the bytes.
+/// The logarithm, base 2, of the constants' offset from the bytes.
 const REGION_BITS: i32 = REGION_BYTES.trailing_zeros() as i32;
 
-/// The offset of the first string among bytes and constants, and its length.
+/// The offset of the first string in bytes and constants, and the string's length.
 pub(crate) const A_OFFSET: i16 = HELPER_STATE_AT;
 pub(crate) const A_LENGTH: i16 = HELPER_STATE_AT + 8;
 /// The offset and length of the second string.
 pub(crate) const B_OFFSET: i16 = HELPER_STATE_AT + 16;
 pub(crate) const B_LENGTH: i16 = HELPER_STATE_AT + 24;
 pub(crate) const RESULT: i16 = HELPER_STATE_AT + 32;
-/// The number of compared bytes, and the bytes of a turn.
+/// The number of compared bytes, and the number of bytes in an iteration.
 const COMPARED: i16 = HELPER_STATE_AT + 40;
 const WORD_BYTES: i32 = 8;
 const _: () = assert!(WORD_BYTES as usize <= CHUNK_BYTES);
-/// Replaces an offset from the bytes by the byte there. Register 6 has the frame.
+/// Replaces an offset in the bytes by the byte at that offset. Register 6 has the frame.
 pub(crate) fn load_byte_at(asm: &mut Asm, register: Register) {
     asm.alui(alu::AND, register, OFFSET_MASK);
     asm.alu(alu::ADD, register, FRAME);
     asm.load_byte(register, register, BYTES_AT);
 }
 
-/// Writes `word(frame, word, log2 of an element's size)`: it returns the offset of a word's bytes
-/// (lower half) and their length; 0 if the word is invalid.
+/// Writes `word(frame, word, log2 of an element's size)`, which returns the offset of a word's
+/// bytes (lower half) and their length (upper half); 0 if the word is invalid.
 pub(crate) fn write_word(asm: &mut Asm) {
     let (out, of_frame, check) = (asm.new_label(), asm.new_label(), asm.new_label());
     asm.movi(0, 0);
@@ -72,7 +72,7 @@ pub(crate) fn write_word(asm: &mut Asm) {
     asm.exit();
 }
 
-/// Splits the result of `word` in register 0: the offset goes to register 1, the length stays.
+/// Splits the result of `word` in register 0: moves the offset to register 1 and keeps the length.
 pub(crate) fn split_word(asm: &mut Asm) {
     asm.mov(1, 0);
     asm.alui(alu::LSH, 1, 32);
@@ -80,7 +80,7 @@ pub(crate) fn split_word(asm: &mut Asm) {
     asm.alui(alu::RSH, 0, 32);
 }
 
-/// Begins a helper: the frame goes to register 6, one word or two to the helper state.
+/// Begins a helper: copies the frame to register 6, and one or two words to the helper state.
 pub(crate) fn begin_helper(assembler: &mut FilterAssembler, words: usize) {
     let word = assembler.label(HelperFunction::Word);
     let asm = &mut assembler.asm;
@@ -102,7 +102,7 @@ pub(crate) fn begin_helper(assembler: &mut FilterAssembler, words: usize) {
     asm.storei(FRAME, RESULT, 0);
 }
 
-/// Writes a loop of as many turns as register 1 has.
+/// Writes a loop with as many iterations as register 1 contains.
 pub(crate) fn write_loop(assembler: &mut FilterAssembler, turn: HelperFunction) {
     let turn = assembler.label(turn);
     let asm = &mut assembler.asm;
@@ -114,12 +114,12 @@ pub(crate) fn write_loop(assembler: &mut FilterAssembler, turn: HelperFunction) 
     asm.call_kernel(BPF_LOOP);
 }
 
-/// Begins a turn: its number is in register 1, the frame goes to register 6.
+/// Begins a loop body: its number is in register 1; copies the frame to register 6.
 pub(crate) fn begin_turn(asm: &mut Asm) {
     asm.load(FRAME, 2, 0);
 }
 
-/// Writes `string_compare`.
+/// Writes the function for `string_compare`.
 pub(crate) fn write_compare(assembler: &mut FilterAssembler) {
     begin_helper(assembler, 2);
     let asm = &mut assembler.asm;
@@ -143,7 +143,7 @@ pub(crate) fn write_compare(assembler: &mut FilterAssembler) {
     asm.exit();
 }
 
-/// Compares as many bytes of both strings as register 1 has.
+/// Writes code that compares as many bytes of both strings as register 1 contains.
 fn write_byte_comparison(assembler: &mut FilterAssembler) {
     let asm = &mut assembler.asm;
     asm.store(FRAME, COMPARED, 1);
@@ -154,8 +154,8 @@ fn write_byte_comparison(assembler: &mut FilterAssembler) {
     write_loop(assembler, HelperFunction::CompareTurn);
 }
 
-/// Writes a turn that compares eight bytes of both strings, or the rest, as big-endian numbers.
-/// Stops at a difference.
+/// Writes a loop body that compares eight bytes of both strings, or the remaining bytes, as
+/// big-endian numbers. Stops at a difference.
 pub(crate) fn write_compare_turn(asm: &mut Asm) {
     let [whole, differ, below] = std::array::from_fn(|_| asm.new_label());
     begin_turn(asm);
@@ -171,7 +171,7 @@ pub(crate) fn write_compare_turn(asm: &mut Asm) {
     asm.load(2, FRAME, COMPARED);
     asm.alu(alu::SUB, 2, 1);
     asm.jumpi(jump::JGE, 2, WORD_BYTES, whole);
-    // Drops the bytes after the end.
+    // Discards the bytes after the end.
     asm.movi(5, WORD_BYTES);
     asm.alu(alu::SUB, 5, 2);
     asm.alui(alu::LSH, 5, 3);
@@ -189,14 +189,14 @@ pub(crate) fn write_compare_turn(asm: &mut Asm) {
     asm.exit_with(1);
 }
 
-/// The place of a string in another one.
+/// The end of a text at which another string must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Affix {
     Prefix,
     Suffix,
 }
 
-/// Writes `string_starts_with` or `string_ends_with`.
+/// Writes the function for `string_starts_with` or `string_ends_with`.
 pub(crate) fn write_affix_test(assembler: &mut FilterAssembler, affix: Affix) {
     begin_helper(assembler, 2);
     let asm = &mut assembler.asm;
@@ -219,8 +219,8 @@ pub(crate) fn write_affix_test(assembler: &mut FilterAssembler, affix: Affix) {
     asm.exit_with(0);
 }
 
-/// Writes the test whether a string of the event begins with the lowest bytes of one number and
-/// ends with those of another.
+/// Writes the test for the edges of an event's string: it must begin with the lowest bytes of one
+/// number and end with the lowest bytes of another number.
 pub(crate) fn write_edges(assembler: &mut FilterAssembler, bytes: u8) {
     let word = assembler.label(HelperFunction::Word);
     let asm = &mut assembler.asm;
@@ -232,7 +232,7 @@ pub(crate) fn write_edges(assembler: &mut FilterAssembler, bytes: u8) {
     asm.call(word);
     split_word(asm);
     asm.jumpi(jump::JLT, 0, bytes.into(), no);
-    // Constants are no strings of the event.
+    // Constants are not strings of the event.
     asm.mov(2, 1);
     asm.alui(alu::RSH, 2, REGION_BITS);
     asm.jumpi(jump::JNE, 2, 0, no);
@@ -255,8 +255,8 @@ pub(crate) fn write_edges(assembler: &mut FilterAssembler, bytes: u8) {
     asm.exit_with(0);
 }
 
-/// Writes the comparison of `count` bytes of the event with two numbers: the result has the bits
-/// that differ, or the end of the bytes if they are too few.
+/// Writes the comparison of `count` bytes of the event with two numbers. The result contains the
+/// bits that differ, or, if there are too few bytes, the end of the compared range.
 pub(crate) fn write_differ(asm: &mut Asm, count: u8) {
     let out = asm.new_label();
     asm.mov(FRAME, 1);
@@ -272,7 +272,7 @@ pub(crate) fn write_differ(asm: &mut Asm, count: u8) {
         if size == 0 {
             continue;
         }
-        // One load wherever the bytes begin: the mask is a bound for the verifier.
+        // A single load for any beginning: the mask is a bound for the verifier.
         asm.mov(1, 2);
         asm.alui(alu::ADD, 1, begin.into());
         asm.alui(alu::AND, 1, REGION_BYTES as i32 - 1);
@@ -288,7 +288,7 @@ pub(crate) fn write_differ(asm: &mut Asm, count: u8) {
     asm.exit();
 }
 
-/// Writes `string_hash`.
+/// Writes the function for `string_hash`.
 pub(crate) fn write_hash(assembler: &mut FilterAssembler) {
     begin_helper(assembler, 1);
     let asm = &mut assembler.asm;
@@ -301,7 +301,7 @@ pub(crate) fn write_hash(assembler: &mut FilterAssembler) {
     asm.exit();
 }
 
-/// Writes a turn for one byte.
+/// Writes the loop body that hashes one byte.
 pub(crate) fn write_hash_turn(asm: &mut Asm) {
     begin_turn(asm);
     asm.load(3, FRAME, A_OFFSET);

@@ -1,4 +1,4 @@
-//! Translates a filter's program for the kernel.
+//! Translates a filter's program to a program for the kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,7 +21,7 @@ use crate::bpf_filter::value::{Fold, Scalar};
 use crate::bpf_sys::asm::{AREA_PLACEHOLDER, Asm, Label, MAP_VALUE};
 use crate::bpf_sys::btf;
 
-/// Registers with the code of a sequence's elements, and with `any`'s function.
+/// Argument registers of helpers: the code of a sequence's element type, and `any`'s function.
 const SCALAR: u8 = 3;
 const FUNCTION: u8 = 4;
 /// The most stack of a function, in bytes.
@@ -30,14 +30,14 @@ const STACK_BYTES_MAX: i16 = 512;
 /// A part of a program that the kernel does not support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsupported {
-    /// A helper that cannot be written in BPF, at this instruction.
+    /// A helper that BPF cannot express, at this instruction.
     Helper(usize, Helper),
-    /// A helper whose argument must be a constant and is none, at this instruction: the type of
+    /// A helper argument that must be a constant but is not, at this instruction: the type of
     /// elements, or their function.
     Argument(usize, Helper),
-    /// A function without stack left for a helper call, at this instruction.
+    /// A function that has no stack left for a helper call, at this instruction.
     Stack(usize),
-    /// Jumps that are too long after translation.
+    /// Jumps that are too long after the translation.
     Long,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for Unsupported {
 
 impl std::error::Error for Unsupported {}
 
-/// A function that is added after the filter because something calls it.
+/// A function that the assembler adds after the filter because some code calls it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HelperFunction {
     Word,
@@ -67,11 +67,11 @@ pub(crate) enum HelperFunction {
     CompareTurn,
     StartsWith,
     EndsWith,
-    /// Edges of this many bytes.
+    /// A test of string edges of this many bytes.
     Edges(u8),
-    /// This many bytes and numbers.
+    /// A comparison of this many bytes with numbers.
     Differ(u8),
-    /// The automata with these masks.
+    /// A match by automata with these masks.
     Automaton(Masks),
     AutomatonTurn(Masks),
     Search(SearchKind),
@@ -81,7 +81,7 @@ pub(crate) enum HelperFunction {
     Hash,
     HashTurn,
     Element(Scalar),
-    /// With this function of the filter.
+    /// `any` with this function of the filter.
     Any(Scalar, Label),
     AnyTurn(Scalar, Label),
     Fold(Scalar, Fold),
@@ -99,19 +99,19 @@ pub(crate) enum HelperFunction {
 pub(crate) struct FilterAssembler {
     pub(crate) asm: Asm,
     labels: BTreeMap<HelperFunction, Label>,
-    /// Helper functions still to be written.
+    /// Helper functions that are not written yet.
     open: Vec<HelperFunction>,
 }
 
-/// A filter under translation.
+/// A filter that is being translated.
 struct FilterInput<'p> {
     scan: Scan<'p>,
-    /// The filter's functions by their first instruction, with the stack that each uses.
+    /// The filter's functions by their first instruction, with their stack sizes.
     functions: BTreeMap<usize, (Label, u16)>,
     memory: FilterMemory<'p>,
 }
 
-/// FilterMemory that a filter uses in addition to its scratch area.
+/// Memory that a filter uses in addition to its scratch area.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FilterMemory<'a> {
     pub(crate) cells: Cells,
@@ -121,21 +121,21 @@ pub(crate) struct FilterMemory<'a> {
 }
 
 impl FilterAssembler {
-    /// Writes the requested helper functions, and those that these request.
+    /// Writes the requested helper functions, and helper functions that these request.
     pub(crate) fn write_helpers(&mut self) {
         while let Some(helper) = self.open.pop() {
             self.write_helper(helper);
         }
     }
 
-    /// Returns true if a scratch area needs room for letters.
+    /// Returns true if the scratch area needs memory for letters.
     pub(crate) fn has_letters(&self) -> bool {
         [SearchKind::Part, SearchKind::Glob]
             .iter()
             .any(|kind| self.labels.contains_key(&HelperFunction::Search(*kind)))
     }
 
-    /// Writes a filter; returns its first function.
+    /// Writes a filter; returns the label of its first function.
     ///
     /// # Errors
     ///
@@ -218,13 +218,13 @@ fn function_name(helper: HelperFunction) -> String {
     format!("trackway_{}", debug[..end].to_lowercase())
 }
 
-/// A program for the kernel, of a type that may use bpf_loop, such as BPF_PROG_TYPE_RAW_TRACEPOINT:
-/// it returns 1 if the filter passes the event in the scratch area, else 0.
+/// A program for the kernel, of a type that may use bpf_loop, such as BPF_PROG_TYPE_RAW_TRACEPOINT.
+/// It returns 1 if the filter passes the event in the scratch area, else 0.
 #[derive(Debug)]
 pub struct TranslatedFilter {
     insns: Vec<Insn>,
     pub(crate) btf: btf::Btf,
-    /// The only value of the map of masks; empty: there is none.
+    /// The only value of the mask map; empty if there are no masks.
     pub(crate) masks: Vec<u8>,
 }
 
@@ -235,8 +235,8 @@ impl TranslatedFilter {
         self.insns.len()
     }
 
-    /// Encodes the program with the descriptors of the maps of the [scratch area](super::scratch)
-    /// and of the masks.
+    /// Encodes the program with the descriptors of the map of [scratch areas](super::scratch) and
+    /// the map of masks.
     pub(crate) fn bytes(&self, area: i32, masks: i32) -> Vec<u8> {
         let with_maps = |insn: &Insn| match (insn.op, insn.src) {
             (LDDW, MAP_VALUE) => {
@@ -314,7 +314,7 @@ fn copy_filter(
                 replace_helper_call(assembler, input, (at, insn), stack_bytes)?
             }
             (CALL, _) => assembler.asm.call(function.ok_or(Unsupported::Long)?.0),
-            // The called helper function already has the address.
+            // The called helper function contains the address, so the argument is unused.
             (LDDW, _) if insn.src == LDDW_FUNCTION => assembler.asm.load_wide(insn.dst, 0),
             (LDDW, _) => {
                 assembler.asm.push(insn);
@@ -327,7 +327,7 @@ fn copy_filter(
     Ok(())
 }
 
-/// Returns the instruction that a jump leads to; `None`: it is no jump.
+/// Returns the target instruction of a jump; `None`: the instruction is not a jump.
 pub(crate) fn jump_target(at: usize, insn: Insn) -> Option<usize> {
     let is_jump = matches!(insn.class(), class::JMP | class::JMP32);
     if !is_jump || matches!(insn.op, CALL | EXIT) {
@@ -338,7 +338,7 @@ pub(crate) fn jump_target(at: usize, insn: Insn) -> Option<usize> {
     usize::try_from(at as i64 + 1 + i64::from(distance)).ok()
 }
 
-/// Rewrites arithmetic with a constant that the verifier refuses: shifts are modulo the width; a
+/// Rewrites arithmetic with a constant that the verifier rejects: shifts are modulo the width; a
 /// division by zero gives 0, and its remainder is the dividend (RFC 9669, 4.1).
 fn rewrite_arithmetic(insn: Insn) -> Insn {
     let is_64 = insn.class() == class::ALU64;
@@ -350,7 +350,7 @@ fn rewrite_arithmetic(insn: Insn) -> Insn {
         (alu::LSH | alu::RSH | alu::ARSH, by) => {
             Insn { immediate: by & if is_64 { 63 } else { 31 }, ..insn }
         }
-        // The verifier refuses to subtract from stack pointers; adding works for numbers, too.
+        // The verifier rejects subtraction from stack pointers; addition is valid for numbers, too.
         (alu::SUB, by) if is_64 && by != i32::MIN => {
             Insn { op: class | alu::ADD, immediate: -by, ..insn }
         }
@@ -362,7 +362,7 @@ fn rewrite_arithmetic(insn: Insn) -> Insn {
     }
 }
 
-/// Replaces a helper call in a function with this much stack.
+/// Replaces a helper call in a function with `stack_bytes` bytes of stack.
 fn replace_helper_call(
     assembler: &mut FilterAssembler,
     input: &FilterInput<'_>,
@@ -380,8 +380,8 @@ fn replace_helper_call(
     let edges = helper.edge_bytes().map(HelperFunction::Edges);
     if let Some(function) = edges.or(helper.compared_bytes().map(HelperFunction::Differ)) {
         let label = assembler.label(function);
-        // Only these helpers guarantee that register 1 keeps the frame. It is saved after the
-        // function's stack.
+        // Only these helpers guarantee that register 1 keeps the frame. The code saves the register
+        // after the function's stack.
         let kept_at = -(stack_bytes.cast_signed() + 8);
         if kept_at < -STACK_BYTES_MAX {
             return Err(Unsupported::Stack(at));
@@ -424,7 +424,7 @@ fn replace_helper_call(
             assembler.asm.call_kernel(state::TIME_NS);
             return Ok(());
         }
-        // Floats and tail calls. (Edges and bytes are handled above.)
+        // Floats and tail calls. (The code above handles edges and bytes.)
         _ => return Err(Unsupported::Helper(at, helper)),
     };
     let label = assembler.label(function);
@@ -432,7 +432,7 @@ fn replace_helper_call(
     Ok(())
 }
 
-/// Returns the search for a call, and loads its extra arguments.
+/// Returns the search function for a call, and loads its extra arguments.
 fn search_helper(
     assembler: &mut FilterAssembler,
     input: &FilterInput<'_>,

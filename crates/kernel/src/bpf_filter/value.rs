@@ -1,4 +1,4 @@
-//! Helpers on elements of sequences, and the comparison of floats, which needs no arithmetic.
+//! Helpers on elements of sequences, and the comparison of floats, which needs no float arithmetic.
 
 use trackway_jit::ELEMENTS_MAX;
 use trackway_jit::insn::{alu, jump};
@@ -8,17 +8,17 @@ use crate::bpf_filter::text::{begin_turn, load_byte_at, split_word, write_loop};
 use crate::bpf_filter::translate::{FilterAssembler, HelperFunction};
 use crate::bpf_sys::asm::{Asm, Label};
 
-/// The register of the frame in functions that call others.
+/// The register that has the frame in functions that call other functions.
 const FRAME: u8 = 6;
-/// `any`'s own state: its function may use strings.
+/// The helper state of `any`, separate because its function may use strings.
 const OFFSET: i16 = HELPER_STATE_AT + 128;
 const RESULT: i16 = OFFSET + 8;
 const COUNT: i16 = OFFSET + 16;
-/// The state of helpers that visit elements by themselves.
+/// The helper state of reductions, which visit all elements.
 const FOLD_OFFSET: i16 = OFFSET + 24;
 const FOLDED: i16 = OFFSET + 32;
 
-/// The representation of elements: codes of `schema::Scalar`, which are part of the contract.
+/// The representation of elements: codes of `schema::Scalar`, which are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scalar {
     /// A signed integer, with log2 of its size.
@@ -28,7 +28,7 @@ pub(crate) enum Scalar {
 }
 
 impl Scalar {
-    /// Returns the representation of a code. `None`: the code is unknown, or is that of 32-bit
+    /// Returns the representation of a code. `None`: the code is unknown, or the code of 32-bit
     /// floats, which the kernel cannot widen.
     pub(crate) fn from_code(code: i64) -> Option<Self> {
         Some(match u8::try_from(code).ok()? {
@@ -68,7 +68,7 @@ pub(crate) enum Fold {
 }
 
 impl Fold {
-    /// Returns the initial value, and the comparison by which the previous value stays.
+    /// Returns the initial value, and the comparison that keeps the previous value.
     const fn initial(self, is_wide: bool) -> (u64, Option<u8>) {
         match (self, is_wide) {
             (Self::Sum, _) => (0, None),
@@ -80,7 +80,7 @@ impl Fold {
     }
 }
 
-/// Loads the element at the offset in register 2 into register 0, as a slot has it. Changes
+/// Loads the element at the offset in register 2 into register 0, extended as in a slot. Changes
 /// registers 2 and 3.
 fn load_element(asm: &mut Asm, scalar: Scalar) {
     asm.movi(0, 0);
@@ -109,7 +109,8 @@ fn load_element(asm: &mut Asm, scalar: Scalar) {
     }
 }
 
-/// Begins a helper: loads a sequence's offset into register 1 and its number of elements into 0.
+/// Begins a helper: loads a sequence's offset into register 1 and its number of elements into
+/// register 0.
 fn begin_element_helper(assembler: &mut FilterAssembler, scalar: Scalar) {
     let word = assembler.label(HelperFunction::Word);
     let asm = &mut assembler.asm;
@@ -122,7 +123,7 @@ fn begin_element_helper(assembler: &mut FilterAssembler, scalar: Scalar) {
     }
 }
 
-/// Writes `element` for one type.
+/// Writes the function for `element` with one element type.
 pub(crate) fn write_element(assembler: &mut FilterAssembler, scalar: Scalar) {
     assembler.asm.mov(7, 4);
     begin_element_helper(assembler, scalar);
@@ -138,15 +139,15 @@ pub(crate) fn write_element(assembler: &mut FilterAssembler, scalar: Scalar) {
     asm.exit_with(0);
 }
 
-/// Writes `any` for elements of one type with one function.
+/// Writes the function for `any` with one element type and one filter function.
 pub(crate) fn write_any(assembler: &mut FilterAssembler, scalar: Scalar, turn: HelperFunction) {
     begin_element_helper(assembler, scalar);
     let asm = &mut assembler.asm;
     let few = asm.new_label();
     asm.store(FRAME, OFFSET, 1);
     asm.storei(FRAME, RESULT, 0);
-    // If Linux (6.18) can prove that there are no turns, it removes the turn's function, and then
-    // fails to find it. A value from memory proves nothing.
+    // If Linux (6.18) can prove that a loop has no iterations, it removes the loop's function, and
+    // then fails to find that function. A value loaded from memory proves nothing.
     asm.store(FRAME, COUNT, 0);
     asm.load(1, FRAME, COUNT);
     asm.jumpi(jump::JLE, 1, ELEMENTS_MAX as i32, few);
@@ -158,7 +159,7 @@ pub(crate) fn write_any(assembler: &mut FilterAssembler, scalar: Scalar, turn: H
     asm.exit();
 }
 
-/// Writes a turn of `any`: it passes an element to the function.
+/// Writes the loop body of `any`, which passes an element to the filter's function.
 pub(crate) fn write_any_turn(asm: &mut Asm, scalar: Scalar, function: Label) {
     let next = asm.new_label();
     begin_turn(asm);
@@ -178,7 +179,7 @@ pub(crate) fn write_any_turn(asm: &mut Asm, scalar: Scalar, function: Label) {
     asm.exit_with(0);
 }
 
-/// Writes `sum`, `least` or `greatest` for elements of one type.
+/// Writes the function for `sum`, `least` or `greatest` with one element type.
 pub(crate) fn write_fold(
     assembler: &mut FilterAssembler,
     scalar: Scalar,
@@ -189,7 +190,7 @@ pub(crate) fn write_fold(
     let asm = &mut assembler.asm;
     let (none, few) = (asm.new_label(), asm.new_label());
     asm.store(FRAME, FOLD_OFFSET, 1);
-    // A value from memory, as in `write_any`.
+    // Loads the value from memory for the reason in `write_any`.
     asm.store(FRAME, FOLDED, 0);
     asm.load(1, FRAME, FOLDED);
     asm.jumpi(jump::JEQ, 1, 0, none);
@@ -206,7 +207,7 @@ pub(crate) fn write_fold(
     asm.exit_with(0);
 }
 
-/// Writes a turn of a reduction.
+/// Writes the loop body of a reduction.
 pub(crate) fn write_fold_turn(asm: &mut Asm, scalar: Scalar, fold: Fold) {
     let stays = asm.new_label();
     begin_turn(asm);
@@ -226,7 +227,7 @@ pub(crate) fn write_fold_turn(asm: &mut Asm, scalar: Scalar, fold: Fold) {
     asm.exit_with(0);
 }
 
-/// Writes `float_compare`: it maps bits that are no NaN to integers in the same order.
+/// Writes `float_compare`: maps bits of floats that are not NaN to integers in the same order.
 pub(crate) fn write_float_compare(asm: &mut Asm) {
     const SIGN: u64 = 1 << 63;
     let (unordered, equal, out) = (asm.new_label(), asm.new_label(), asm.new_label());

@@ -1,5 +1,5 @@
-//! Loading of BPF programs and attaching them to tracepoints. A program stays as long as its
-//! descriptors are open, so the kernel removes it when the recorder is killed.
+//! Loads BPF programs and attaches them to tracepoints. A program stays while its descriptors are
+//! open, so the kernel removes the program when the recorder is killed.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
@@ -21,20 +21,21 @@ const PROG_TYPE_TRACING: u32 = 26;
 const TRACE_RAW_TP: u32 = 23;
 const MAP_TYPE_PROG_ARRAY: u32 = 3;
 const RAW_TRACEPOINT_OPEN: i32 = 17;
-/// The licence of all programs. Reading kernel memory is reserved for programs that the GPL allows.
-/// The sources are under MIT, which is compatible ("Dual MIT/GPL", include/linux/license.h).
+/// The licence of all programs. Only programs under the GPL or a compatible licence may read kernel
+/// memory. The sources are under MIT, which is compatible ("Dual MIT/GPL",
+/// include/linux/license.h).
 const LICENSE: &[u8] = b"Dual MIT/GPL\0";
 /// Limit of the system call numbers that [`ProgramTable::set_event`] accepts.
 pub(super) const EVENTS_MAX: usize = 1024;
 /// Shift of an event's index in a word of [`ProgramTable`]'s map of events.
 pub(super) const EVENT_SHIFT: u32 = 32;
-/// Bytes of the verifier's log.
+/// Size of the verifier's log in bytes.
 const LOG_BYTES: usize = 1 << 20;
 const OBJ_GET_INFO_BY_FD: i32 = 15;
 
-/// linux/perf_event.h.
+/// The event type of tracepoints (linux/perf_event.h).
 const PERF_TYPE_TRACEPOINT: u32 = 2;
-/// `disabled`, the first bit.
+/// The first flag of `struct perf_event_attr`, `disabled`.
 const PERF_ATTR_DISABLED: u64 = 1;
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 const PERF_EVENT_IOC_SET_BPF: libc::c_ulong = 0x4004_2408;
@@ -55,14 +56,14 @@ struct PerfEvent {
     breakpoint_address: u64,
 }
 
-/// The read part of `struct bpf_prog_info`; zero until the kernel fills it in.
+/// The part of `struct bpf_prog_info` that the recorder reads; zero until the kernel fills it in.
 #[repr(C)]
 struct ProgramInfo {
     words: [u64; 28],
 }
 
-/// Words of it: `xlated_prog_len` in the upper half, `recursion_misses`, and `verified_insns` in
-/// the lower half.
+/// Indices of words in [`ProgramInfo`]: `xlated_prog_len` in the upper half, `recursion_misses`,
+/// and `verified_insns` in the lower half.
 const TRANSLATED_BYTES: usize = 2;
 const RECURSION_MISSES: usize = 26;
 const VERIFIED_INSNS: usize = 27;
@@ -87,11 +88,11 @@ fn raw_fd(of: &OwnedFd) -> u32 {
     of.as_raw_fd().cast_unsigned()
 }
 
-/// Programs by system call number, for tail calls. They stay as long as this table.
+/// A table of programs by system call number, for tail calls. Programs stay as long as the table.
 #[derive(Debug)]
 pub struct ProgramTable {
     map: OwnedFd,
-    /// The count of tail calls that found no program.
+    /// The number of tail calls that found no program.
     unknown: MappedArray,
     /// The event of each number, for programs that several events share.
     events: MappedArray,
@@ -111,7 +112,7 @@ impl ProgramTable {
             max_entries: count,
             map_flags: 0,
         };
-        // SAFETY: there are no addresses in it.
+        // SAFETY: the attribute contains no addresses.
         let map = own_fd(unsafe { bpf(MAP_CREATE, &mut create) }?);
         let events = MappedArray::new(8 * EVENTS_MAX, 1)?;
         Ok(Self { map, unknown: MappedArray::new(8, 1)?, events })
@@ -133,22 +134,22 @@ impl ProgramTable {
         self.events.fd()
     }
 
-    /// Returns the number of counted calls without a program.
+    /// Returns the number of system calls for which the table had no program.
     pub fn unknown_calls(&self) -> u64 {
         self.unknown.word(0).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
-    /// Returns the descriptor of the map with that count.
+    /// Returns the descriptor of the map that counts system calls without a program.
     pub(super) fn unknown_fd(&self) -> i32 {
         self.unknown.fd()
     }
 
-    /// Returns the map's descriptor, for the program that tail-calls.
+    /// Returns the descriptor of the program map, for the program that tail-calls.
     pub fn map_fd(&self) -> i32 {
         self.map.as_raw_fd()
     }
 
-    /// Sets the program of a number.
+    /// Sets the program of a system call number.
     ///
     /// # Errors
     ///
@@ -166,7 +167,7 @@ impl ProgramTable {
         unsafe { bpf(MAP_UPDATE, &mut element) }.map(drop)
     }
 
-    /// Removes the program of a number, if there is one.
+    /// Removes the program of a system call number, if there is one.
     pub fn remove(&self, number: u32) {
         let mut element = MapElement {
             map_fd: raw_fd(&self.map),
@@ -175,7 +176,7 @@ impl ProgramTable {
             value: core::ptr::null_mut(),
             flags: 0,
         };
-        // It fails where there is none.
+        // Fails if the table has no program for the number.
         // SAFETY: the key has the map's size, and there is no value.
         let _ = unsafe { bpf(MAP_DELETE, &mut element) };
     }
@@ -200,12 +201,12 @@ impl<'a> From<&'a ProgramCode> for CodeView<'a> {
     }
 }
 
-/// Numbers of a loaded program's instructions.
+/// Numbers of instructions of a loaded program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InstructionCounts {
-    /// Instructions of the program.
+    /// Number of instructions in the program.
     pub program: u32,
-    /// Instructions that the verifier has walked.
+    /// Number of instructions that the verifier has walked.
     pub verified: u32,
 }
 
@@ -228,7 +229,7 @@ impl LoadedProgram {
     ///
     /// # Errors
     ///
-    /// As [`Self::load`].
+    /// See [`Self::load`].
     pub fn load_raw<'a>(
         program: impl Into<CodeView<'a>>,
         attach_btf_id: u32,
@@ -246,7 +247,7 @@ impl LoadedProgram {
             |log: &mut [u8]| load_program(kind, program.bytes, LICENSE, functions.as_ref(), log);
         match load(&mut []) {
             Ok(program) => Ok(Self(program)),
-            // The verifier's refusals have other error numbers.
+            // If the verifier rejects the program, the error number is another one.
             Err(error) if !is_refusal(&error) => Err(LoadError::Unavailable(error.into())),
             Err(error) => {
                 let mut log = vec![0; LOG_BYTES];
@@ -259,12 +260,12 @@ impl LoadedProgram {
     }
 
     /// Returns how many instructions the program has and how many the verifier has walked. The
-    /// verifier walks an instruction again for each path with different register contents. (Since
-    /// Linux 5.16.)
+    /// verifier walks an instruction again for each path with different register contents. The
+    /// kernel reports these numbers since Linux 5.16.
     ///
     /// # Errors
     ///
-    /// If the kernel does not report it.
+    /// If the kernel does not report the numbers.
     pub fn instruction_counts(&self) -> io::Result<InstructionCounts> {
         let words = read_program_info(&self.0)?.words;
         let translated_bytes = (words[TRANSLATED_BYTES] >> 32) as u32;
@@ -280,12 +281,12 @@ impl LoadedProgram {
     pub fn attach_raw(self) -> io::Result<AttachedProgram> {
         let Self(program) = self;
         let mut open = RawTracepoint { name: 0, program: raw_fd(&program), zero: 0, cookie: 0 };
-        // SAFETY: there are no addresses in it.
+        // SAFETY: the attribute contains no addresses.
         let event = own_fd(unsafe { bpf(RAW_TRACEPOINT_OPEN, &mut open) }?);
         Ok(AttachedProgram { program, event })
     }
 
-    /// Attaches the program to the tracepoint with this number. Recording begins here.
+    /// Attaches the program to the tracepoint with this number. Recording begins with this call.
     ///
     /// # Errors
     ///
@@ -302,7 +303,7 @@ impl LoadedProgram {
 #[derive(Debug)]
 pub struct AttachedProgram {
     program: OwnedFd,
-    /// The descriptor that keeps it attached.
+    /// The descriptor that keeps the program attached.
     event: OwnedFd,
 }
 
@@ -311,8 +312,8 @@ pub struct AttachedProgram {
 pub struct DetachedProgram(OwnedFd);
 
 impl AttachedProgram {
-    /// Detaches the program. The kernel waits for all running programs: some 80 ms for each
-    /// tracepoint, almost nothing for raw ones.
+    /// Detaches the program. The kernel waits for all running programs: about 80 ms for each
+    /// tracepoint, almost no time for a raw tracepoint.
     pub fn detach(self) -> DetachedProgram {
         let Self { program, event } = self;
         drop(event);
@@ -330,11 +331,11 @@ impl AttachedProgram {
         self.event
     }
 
-    /// Returns the missed runs so far: see [`DetachedProgram::missed_runs`].
+    /// Returns the number of missed runs so far: see [`DetachedProgram::missed_runs`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`DetachedProgram::missed_runs`].
     pub fn missed_runs(&self) -> io::Result<u64> {
         read_missed_runs(&self.program)
     }
@@ -342,11 +343,11 @@ impl AttachedProgram {
 
 impl DetachedProgram {
     /// Returns how often the kernel skipped the program, in any process, because another program
-    /// ran on that CPU. (Of tracepoints, since Linux 6.7.)
+    /// ran on that CPU. (For programs on tracepoints, since Linux 6.7.)
     ///
     /// # Errors
     ///
-    /// If the kernel does not report it.
+    /// If the kernel does not report the number.
     pub fn missed_runs(&self) -> io::Result<u64> {
         read_missed_runs(&self.0)
     }
@@ -378,9 +379,9 @@ fn is_refusal(error: &io::Error) -> bool {
 ///
 /// # Errors
 ///
-/// If it may not: the kernel's error.
+/// If this process may not open tracepoints: the kernel's error.
 pub fn check_tracepoint_access() -> io::Result<()> {
-    /// A number of no tracepoint: the kernel checks permissions first.
+    /// A number that no tracepoint has: the kernel checks permissions first.
     const NO_TRACEPOINT: u64 = u32::MAX as u64;
     match open_tracepoint(NO_TRACEPOINT) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
@@ -388,8 +389,8 @@ pub fn check_tracepoint_access() -> io::Result<()> {
     }
 }
 
-/// Opens a tracepoint on one CPU, as perf_event_open(2) requires. A program on it runs on all CPUs,
-/// and whether the event is enabled does not matter: it counts nothing.
+/// Opens a tracepoint on one CPU, as perf_event_open(2) requires. A program on the tracepoint runs
+/// on all CPUs. The perf event itself counts nothing, so it may be disabled.
 fn open_tracepoint(tracepoint: u64) -> io::Result<OwnedFd> {
     let attribute = PerfEvent {
         kind: PERF_TYPE_TRACEPOINT,
@@ -399,7 +400,7 @@ fn open_tracepoint(tracepoint: u64) -> io::Result<OwnedFd> {
         ..PerfEvent::default()
     };
     let (any_process, first_cpu, no_group) = (-1, 0, -1);
-    // SAFETY: the attribute is as long as it says.
+    // SAFETY: the attribute has the size that its `size` field contains.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,

@@ -1,7 +1,8 @@
-//! The buffers: one kernel map with an element for each CPU, mapped into the recorder.
+//! The buffers of a recording: one kernel map with an element for each CPU, mapped into the
+//! recorder.
 //!
-//! BPF programs write it; the recorder reads it and sets the limits. No other process has it. It
-//! has no name, so the kernel frees it when the recorder ends.
+//! BPF programs write the map; the recorder reads the map and sets the limits. No other process has
+//! access. The map has no name, so the kernel frees it when the recorder ends.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -17,17 +18,17 @@ use super::layout::{
 use super::layout::{CONTROL_MASK, CONTROL_RING};
 use crate::bpf_sys::mapped::MappedArray;
 
-/// The behaviour of programs when a ring is full.
+/// The behaviour of programs when a buffer is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferMode {
-    /// New events are discarded until the recorder raises the limit of the [`Buffers::region`].
+    /// Programs discard new events until the recorder raises the limit of the [`Buffers::region`].
     Discard,
-    /// The oldest events are overwritten.
+    /// Programs overwrite the oldest events.
     Overwrite,
 }
 
 impl BufferMode {
-    /// Returns the mode of a channel that overwrites, or not.
+    /// Returns [`Self::Overwrite`] if `overwrite` is true, else [`Self::Discard`].
     pub const fn from_overwrite(overwrite: bool) -> Self {
         if overwrite { Self::Overwrite } else { Self::Discard }
     }
@@ -59,7 +60,7 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// Writes the places and limits of rings, before any program runs.
+    /// Writes the positions and limits of all rings, before any program runs.
     fn init_regions(&self) {
         for (cpu, level) in
             (0..self.cpus).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)))
@@ -100,7 +101,8 @@ impl Buffers {
         self.cpus
     }
 
-    /// Returns the region of a CPU and level. This type is the [`Memory`] with its sub-buffers.
+    /// Returns the region of a CPU and level. [`Buffers`] is the [`Memory`] with the region's
+    /// sub-buffers.
     pub fn region(&self, cpu: usize, level: usize) -> Option<Region<'_>> {
         if cpu >= self.cpus || level >= LEVELS {
             return None;
@@ -110,15 +112,15 @@ impl Buffers {
         self.map.region(at, geometry)
     }
 
-    /// Stops recording until [`Self::start`], except programs already running. Detaching programs
-    /// would take long.
+    /// Stops recording until [`Self::start`], except in programs already running. Detaching
+    /// programs would take long.
     pub fn stop(&self) {
         for word in self.cpu_words(STOPPED) {
             word.fetch_or(RECORDING_STOPPED, Ordering::Relaxed);
         }
     }
 
-    /// Continues recording.
+    /// Continues recording after [`Self::stop`].
     pub fn start(&self) {
         for word in self.cpu_words(STOPPED) {
             word.fetch_and(!RECORDING_STOPPED, Ordering::Relaxed);
@@ -130,28 +132,29 @@ impl Buffers {
         self.cpu_words(STOPPED).any(|word| word.load(Ordering::Relaxed) & RECORDING_STOPPED != 0)
     }
 
-    /// Excludes a CPU from recording, for good.
+    /// Permanently excludes a CPU from recording.
     pub fn exclude_cpu(&self, cpu: usize) {
         if let Some(word) = self.cpu_words(STOPPED).nth(cpu) {
             word.fetch_or(EXCLUDED, Ordering::Relaxed);
         }
     }
 
-    /// Selects the version of an event's program that records; other versions on its tracepoint
-    /// stop. `None`: no version records. The first version has number 0.
+    /// Selects the version of an event's program that records; other versions on the event's
+    /// tracepoint stop recording. `None`: no version records. The first version has number 0.
     ///
-    /// During the change, two programs on one tracepoint may both record an event, or neither.
-    /// Where there are two, use [`Self::set_version_on`].
+    /// During the change, two programs on one tracepoint may both record an event, or neither. If
+    /// there are two programs, use [`Self::set_version_on`].
     pub fn set_version(&self, event: usize, version: Option<u32>) {
         for cpu in 0..self.cpus {
             self.set_version_on(cpu, event, version);
         }
     }
 
-    /// Selects the version for one CPU. If the calling thread is on that CPU, no event there sees
-    /// both versions: the kernel does not preempt the programs of a tracepoint, and an interrupt
-    /// runs all of them before this thread continues. (From Linux 7.0 on, the kernel may preempt
-    /// between two programs of a raw tracepoint: both may record such an event, or neither.)
+    /// Selects the version for one CPU. If the calling thread is on that CPU, no event on the CPU
+    /// passes both versions: the kernel does not preempt the programs of a tracepoint, and an
+    /// interrupt runs all of them before this thread continues. (From Linux 7.0 on, the kernel may
+    /// preempt between two programs of a raw tracepoint: both may record such an event, or
+    /// neither.)
     pub fn set_version_on(&self, cpu: usize, event: usize, version: Option<u32>) {
         if cpu >= self.cpus || event >= self.layout.events() {
             return;
@@ -162,7 +165,7 @@ impl Buffers {
         }
     }
 
-    /// Returns the number of an event's records that did not fit, on all CPUs.
+    /// Returns the number of an event's records that did not fit the buffers, on all CPUs.
     pub fn lost(&self, event: usize) -> u64 {
         if event >= self.layout.events() {
             return 0;
@@ -186,17 +189,18 @@ impl Buffers {
         self.sum_cpus(self.layout.cut_offset(event))
     }
 
-    /// Returns the number of events that found all levels in use before their filters could run.
+    /// Returns the number of events whose filters could not run because all levels were in use.
     pub fn unfiltered_too_deep(&self) -> u64 {
         self.sum_cpus(UNFILTERED)
     }
 
-    /// Returns the number of events without filters that found all levels in use.
+    /// Returns the number of events without filters that were discarded because all levels were in
+    /// use.
     pub fn too_deep(&self) -> u64 {
         self.sum_cpus(TOO_DEEP)
     }
 
-    /// Returns the number of events without filters that found all levels of one CPU in use.
+    /// Returns the number of events without filters on one CPU for which all levels were in use.
     pub fn too_deep_on(&self, cpu: usize) -> u64 {
         if cpu >= self.cpus {
             return 0;
@@ -205,12 +209,12 @@ impl Buffers {
         word.map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Returns a word of each CPU area, in the order of CPUs.
+    /// Returns the word at offset `at` of each CPU area, in the order of CPUs.
     fn cpu_words(&self, at: usize) -> impl Iterator<Item = &AtomicU64> {
         (0..self.cpus).filter_map(move |cpu| self.map.word(self.layout.cpu_bytes() * cpu + at))
     }
 
-    /// Returns the sum of a word in all CPU areas.
+    /// Returns the sum of the words at offset `at` of all CPU areas.
     fn sum_cpus(&self, at: usize) -> u64 {
         self.cpu_words(at).fold(0, |sum, word| sum.wrapping_add(word.load(Ordering::Relaxed)))
     }
@@ -240,8 +244,8 @@ mod tests {
     use crate::catalogue::Catalogue;
     use crate::catalogue::select::Selection;
 
-    /// RUN calls with all levels marked as in use, with a filter on one side of the call. EXPECT a
-    /// counter of its own for that side: the filter's verdict is unknown.
+    /// RUN calls with all levels marked as in use, with a filter on the call's entry or exit.
+    /// EXPECT a separate counter for the filtered event, because its filter's verdict is unknown.
     #[test]
     fn unfiltered_deep_events_have_their_own_counter() {
         const CALLS: u64 = 100;

@@ -1,5 +1,5 @@
-//! Control groups (version 2) whose threads are recorded: their folders, and a map of them, in
-//! which programs test the current thread. Groups below a group belong to it.
+//! Control groups (version 2) whose threads are recorded: their folders, and a map of the groups,
+//! with which programs test the current thread. A group includes the groups below it.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,9 +12,9 @@ use crate::bpf_sys::bpf::DescriptorArray;
 use trackway_console::IoError;
 
 const MAP_TYPE_CGROUP_ARRAY: u32 = 8;
-/// Most groups: programs test each of them.
+/// Most groups: programs test each group.
 const GROUPS_MAX: usize = 16;
-/// Most groups below one that are searched for threads.
+/// Most groups below one group that the recorder searches for threads.
 const FOLDERS_MAX: usize = 1 << 16;
 
 /// The reason why the threads of a control group cannot be recorded.
@@ -22,11 +22,11 @@ const FOLDERS_MAX: usize = 1 << 16;
 pub enum CgroupError {
     /// The group does not exist.
     Missing(PathBuf),
-    /// The path is no control group, or one of version 1.
+    /// The path is not a control group, or a control group of version 1.
     NotCgroup2(PathBuf),
     /// There are too many groups.
     TooMany,
-    /// Another error.
+    /// An operation on this path failed.
     Io(PathBuf, IoError),
 }
 
@@ -52,14 +52,14 @@ pub struct CgroupFolders(Vec<PathBuf>);
 pub struct Cgroups {
     map: DescriptorArray,
     folders: CgroupFolders,
-    /// Inode numbers of the groups, which are never reused.
+    /// Inode numbers of the groups; the kernel never reuses them.
     inodes: Vec<AtomicU64>,
-    /// Flags of groups whose replacement could not be added.
+    /// Flags of groups whose replacement groups could not be added.
     has_failed: Vec<AtomicBool>,
 }
 
 impl CgroupFolders {
-    /// Finds groups by paths: of folders, or as in /proc/PID/cgroup.
+    /// Finds control groups by paths: paths of folders, or paths as in /proc/PID/cgroup.
     ///
     /// # Errors
     ///
@@ -70,14 +70,14 @@ impl CgroupFolders {
         }
         let found = paths.iter().map(|path| {
             let folder = find_folder(path).ok_or_else(|| CgroupError::Missing(path.clone()))?;
-            // Version 1 has no such file.
+            // Groups of version 1 have no such file.
             let is_one = folder.join("cgroup.controllers").exists();
             is_one.then_some(folder).ok_or_else(|| CgroupError::NotCgroup2(path.clone()))
         });
         found.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns the threads in the groups and below, and the first error of reading them.
+    /// Returns the threads in the groups and in groups below them, and the first read error.
     pub fn threads(&self) -> (Vec<u32>, io::Result<()>) {
         let (mut threads, mut read) = (Vec::new(), Ok(()));
         let mut folders = self.0.clone();
@@ -113,7 +113,7 @@ fn read_group(folder: &Path) -> io::Result<(String, Vec<PathBuf>)> {
 }
 
 impl Cgroups {
-    /// Opens groups by paths: of folders, or as in /proc/PID/cgroup.
+    /// Opens control groups by paths: paths of folders, or paths as in /proc/PID/cgroup.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl Cgroups {
     }
 
     /// Replaces groups that were removed and created again, as systemd does when a service
-    /// restarts. Returns their folders with the outcome.
+    /// restarts. Returns the folders of these groups with the outcomes.
     pub(super) fn refresh(&self) -> Vec<(&Path, io::Result<()>)> {
         let mut refreshed = Vec::new();
         let all = (0..).zip(&self.folders.0).zip(&self.inodes).zip(&self.has_failed);
@@ -153,7 +153,7 @@ impl Cgroups {
             }
             let replaced =
                 self.replace(index, folder).map(|ino| inode.store(ino, Ordering::Relaxed));
-            // A failed replacement is tried again but reported once.
+            // A failed replacement is retried but reported once.
             let had_failed = has_failed.swap(replaced.is_err(), Ordering::Relaxed);
             if replaced.is_ok() || !had_failed {
                 refreshed.push((&**folder, replaced));
@@ -162,7 +162,7 @@ impl Cgroups {
         refreshed
     }
 
-    /// Puts the group that is at `folder` now at `index`; returns its inode number.
+    /// Stores the group that is now at `folder` at `index`; returns its inode number.
     fn replace(&self, index: u32, folder: &Path) -> io::Result<u64> {
         let group = File::open(folder)?;
         let inode = group.metadata()?.ino();
@@ -186,7 +186,7 @@ impl Cgroups {
     }
 }
 
-/// Finds the folder of a group: the path itself, or below a mount of version 2.
+/// Finds the folder of a group: the path itself, or the path below a mount of version 2.
 fn find_folder(path: &Path) -> Option<PathBuf> {
     if path.is_dir() && path.join("cgroup.procs").exists() {
         return Some(path.to_owned());
@@ -199,7 +199,7 @@ fn find_folder(path: &Path) -> Option<PathBuf> {
     });
     let below = path.strip_prefix("/").unwrap_or(path);
     let found = mounted.map(|at| Path::new(at).join(below)).find(|folder| folder.is_dir());
-    // A folder that is no group is reported as such.
+    // The caller reports a folder that is not a control group.
     found.or_else(|| path.is_dir().then(|| path.to_owned()))
 }
 
@@ -225,7 +225,7 @@ mod tests {
         let (mut threads, read) = folders.threads();
         threads.sort_unstable();
         assert!(read.is_ok() && threads == [3, 7, 9], "{threads:?}");
-        // A file that cannot be read.
+        // A thread list that cannot be read.
         fs::remove_file(other.join("cgroup.threads")).expect("ours");
         fs::create_dir(other.join("cgroup.threads")).expect("a folder");
         let (threads, read) = folders.threads();

@@ -1,4 +1,4 @@
-//! The version of the running kernel, where it matters and the kernel's types do not reveal it.
+//! The version of the running kernel, for behaviour that the kernel's types do not reveal.
 
 use std::sync::OnceLock;
 
@@ -26,8 +26,8 @@ impl KernelVersion {
         Some(Self(numbers.next()?, numbers.next()?, numbers.next().unwrap_or(0)))
     }
 
-    /// Returns true if the kernel derives a thread's state from its bits as since Linux 6.14: a
-    /// frozen thread counts as waiting. Stable versions have this since the numbers below.
+    /// Returns true if the kernel derives a thread's state from its bits as Linux 6.14 does: a
+    /// frozen thread counts as waiting. Stable versions do so since the numbers below.
     pub(super) fn counts_frozen_as_waiting(self) -> bool {
         match self {
             Self(6, 1, stable) => stable >= 192,
@@ -36,16 +36,16 @@ impl KernelVersion {
         }
     }
 
-    /// Returns true if the kernel may preempt programs on raw tracepoints. (It never preempts those
-    /// on tracepoints.)
+    /// Returns true if the kernel may preempt programs on raw tracepoints. (It never preempts
+    /// programs on tracepoints.)
     fn preempts_raw_programs(self) -> bool {
         self >= Self(7, 0, 0)
     }
 }
 
-/// The guard that keeps a program from being preempted: kernel functions (since Linux 6.10), by
-/// their BTF ids. A level's region has one writer at a time only if a program stays on its CPU
-/// until it ends; interrupts use other levels.
+/// BTF ids of the kernel functions that guard a program against preemption (since Linux 6.10). A
+/// level's region has one writer at a time only if a program stays on its CPU until the program
+/// ends; interrupts use other levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PreemptionGuard {
     disable: i32,
@@ -53,14 +53,14 @@ pub struct PreemptionGuard {
 }
 
 impl PreemptionGuard {
-    /// Finds the guard in the running kernel; `None`: it has none.
+    /// Finds the guard in the running kernel; `None`: the kernel has none.
     pub fn find(btf: &Btf) -> Option<Self> {
         let of = |name: &str| i32::try_from(btf.find(Class::Func, name)?.id).ok();
         Some(Self { disable: of("bpf_preempt_disable")?, enable: of("bpf_preempt_enable")? })
     }
 
-    /// Returns the guard that programs on raw tracepoints need, if any. Error: such programs are
-    /// impossible.
+    /// Returns the guard that programs on raw tracepoints need, if any. Error: the kernel cannot
+    /// run such programs safely.
     pub(super) fn find_if_needed(btf: &Btf) -> Result<Option<Self>, ()> {
         if !KernelVersion::running().ok_or(())?.preempts_raw_programs() {
             return Ok(None);

@@ -16,9 +16,9 @@
 //!
 //! A program that interrupts another one, in an interrupt or an NMI, finds the depth raised and
 //! writes the next level's region. So each region has one writer at a time, without a lock. Most
-//! events come at depth 0, those of interrupts too: only an event that interrupts a program, in its
-//! 50 ns, is deeper. So the other levels are small. The kernel does not run programs on tracepoints
-//! there and counts them as missed; it runs programs on raw tracepoints.
+//! events occur at depth 0, even events of interrupts: only an event that interrupts a program, in
+//! its 50 ns, occurs deeper. So the regions of other levels are small. At these depths the kernel
+//! skips programs on tracepoints and counts them as missed; it runs programs on raw tracepoints.
 
 use trackway_abi::record::RECORD_BYTES_MAX;
 use trackway_abi::region::control_stride_bytes;
@@ -30,22 +30,22 @@ pub const LEVELS: usize = 4;
 const INNER_COUNT_SHIFT: u32 = 2;
 /// Offset of the depth.
 pub(crate) const DEPTH: usize = 0;
-/// Offset of the counter of events that found no level.
+/// Offset of the counter of events for which all levels were in use.
 pub(crate) const TOO_DEEP: usize = 8;
-/// Offset of the counter of events that found no level to run filters on.
+/// Offset of the counter of events whose filters could not run because all levels were in use.
 pub(crate) const UNFILTERED: usize = 24;
-/// Offset of the word that stops recording; its bits follow.
+/// Offset of the word that stops recording; constants of its bits follow.
 pub(crate) const STOPPED: usize = 16;
-/// Recording has stopped.
+/// The bit that stops recording for now.
 pub(crate) const RECORDING_STOPPED: u64 = 1;
-/// Nothing is recorded on this CPU.
+/// The bit that excludes this CPU from recording.
 pub(crate) const EXCLUDED: u64 = 2;
 /// A version that no program of an event has.
 pub(crate) const OFF: u64 = u64::MAX;
 /// Offset of the control lines.
 const CONTROL_LINES: usize = 64;
-/// Offsets in a control line of the ring's mask and beginning. The program uses the word after
-/// them. `trackway_abi::region` has none of the three.
+/// Offsets of the ring's mask and the ring's offset in a control line. The program also uses the
+/// word after them. `trackway_abi::region` has none of these three words.
 pub(crate) const CONTROL_MASK: i16 = 72;
 pub(crate) const CONTROL_RING: i16 = 80;
 const PAGE_BYTES: usize = 4096;
@@ -61,8 +61,8 @@ pub struct BufferLayout {
 }
 
 impl BufferLayout {
-    /// Returns the layout for rings of `1 << count_shift` sub-buffers of `1 << sub_shift` bytes,
-    /// for `events` events. `None`: such rings cannot be.
+    /// Returns the layout for `events` events and rings of `1 << count_shift` sub-buffers of `1 <<
+    /// sub_shift` bytes. `None`: such rings are impossible.
     pub fn new(sub_shift: u32, count_shift: u32, events: usize) -> Option<Self> {
         let outer = Geometry::new(sub_shift, count_shift).ok()?;
         let inner = Geometry::new(sub_shift, INNER_COUNT_SHIFT.min(count_shift)).ok()?;

@@ -1,5 +1,5 @@
-//! BPF programs that record kernel events into regions like those of traced programs; the same
-//! reader drains both. docs/design/0011-kernel-recording.md.
+//! BPF programs that record kernel events into regions like those of traced programs; the recorder
+//! drains both kinds with one reader. docs/design/0011-kernel-recording.md.
 //!
 //! ```text
 //! catalogue::Event → plan (fields and their sources) → codegen → attach
@@ -7,8 +7,8 @@
 //!                                       buffers: one map, mapped by the recorder, too
 //! ```
 //!
-//! Invariant: a program commits a record by its last store. Nothing else on its CPU interrupts it
-//! on the same level: programs that interrupt one another write regions of their own ([`layout`]).
+//! Invariant: a program commits a record by its last store. No other program on its CPU interrupts
+//! it on the same level: programs that interrupt one another write separate regions ([`layout`]).
 
 pub mod arguments;
 #[expect(unsafe_code, reason = "bpf(2), perf_event_open(2) and ioctl(2) take addresses")]

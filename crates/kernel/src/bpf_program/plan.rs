@@ -22,7 +22,7 @@ pub const VARIABLE_BYTES_MAX: u32 = 256;
 /// LTTng's log level of kernel events.
 const KERNEL_EVENT_LEVEL: u8 = 6;
 
-/// The data that offsets of steps refer to.
+/// The data that the offsets of steps refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataSource {
     /// The record that the tracepoint passes to a program.
@@ -33,10 +33,10 @@ pub enum DataSource {
     Arguments,
 }
 
-/// The plan by which an event is recorded.
+/// The plan for recording an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventPlan {
-    /// The data that offsets of steps refer to.
+    /// The data that the offsets of steps refer to.
     pub data_source: DataSource,
     /// Contexts before the fields: at least `tid`.
     pub contexts: Contexts,
@@ -50,18 +50,18 @@ pub struct EventPlan {
     pub threads: Vec<Step>,
     /// Structures whose members steps record.
     pub structures: Vec<RecordedStructure>,
-    /// For a system call: the layout of its arguments.
+    /// The layout of a system call's arguments; `None` for other events.
     pub call: Option<CallLayout>,
-    /// A set of threads whose call has texts that could not be read at its entry. `None`: there is
-    /// no such set.
+    /// The set of threads whose current call has texts that were unreadable at its entry. `None`:
+    /// the recording has no such set.
     pub unread_threads: Option<ScopeMaps>,
     /// Names of fields that are not recorded. `*NAME` is the pointee of an argument that is
-    /// recorded as an address only. Bytes that are read and written, and the environment, are never
-    /// recorded and not listed.
+    /// recorded as an address only. Byte buffers of read and write calls, and the environment, are
+    /// never recorded and not listed.
     pub omitted_fields: Vec<String>,
     /// The guard against preemption, if the program needs one.
     pub guard: Option<PreemptionGuard>,
-    /// The version of this program: only the version that the buffers select records
+    /// The version of this program. Only the version that the buffers select records events
     /// ([`super::buffers::Buffers::set_version`]).
     pub version: u32,
 }
@@ -78,7 +78,7 @@ pub enum Step {
     },
     /// Copies the lowest bytes of a register.
     Register {
-        /// The offset of the data.
+        /// The offset of the register.
         offset: u32,
         /// The size in bytes.
         size: u32,
@@ -90,15 +90,15 @@ pub enum Step {
         /// Most bytes, with the NUL.
         size: u32,
     },
-    /// Copies text from the place that the word at this offset gives.
+    /// Copies text from the location that the word at this offset gives.
     DynamicText(u32, Location),
-    /// Copies integers of this size from the place that the word at this offset gives, after their
-    /// number.
+    /// Writes a number of integers and copies the integers, of this size, from the location that
+    /// the word at this offset gives.
     DynamicArray(u32, Location, u32),
     /// Copies user text whose address is at this offset.
     UserText(u32),
-    /// Copies user text when the call returns if it was unreadable at the entry: no text or one,
-    /// after the number.
+    /// At the exit, copies user text that was unreadable at the entry: a number, 0 or 1, and the
+    /// text.
     UserTextRetry(u32),
     /// Converts the letters of a block request to flags.
     RequestFlags {
@@ -107,32 +107,33 @@ pub enum Step {
         /// The size in bytes.
         size: u32,
     },
-    /// Writes this many zero bytes, for a number that is not known.
+    /// Writes this many zero bytes, for a number that the data source does not have.
     Zeros(u32),
-    /// Reads an argument, or a value that it points to.
+    /// Copies an argument, or a value that the argument points to.
     Argument(ArgumentRead),
-    /// Copies texts whose addresses the pointer leads to, up to a zero address.
+    /// Copies texts whose addresses are in an array at the pointer, up to a null address.
     UserTexts(UserPointer),
     /// Copies this many bytes of user memory.
     UserBytes(UserPointer, u32),
-    /// Copies elements of this size, after their number.
+    /// Writes the number of elements and copies the elements of this size.
     UserElements(UserPointer, ElementCount, u32),
     /// Copies the members of the structure with this index.
     Structure(UserPointer, u8),
-    /// Copies the members of several structures: for each member, elements after their number.
+    /// Copies the members of several structures: for each member, the number of elements and the
+    /// elements.
     Structures(UserPointer, ElementCount, u8),
     /// Copies the parts of a socket address of this length.
     SocketAddress(UserPointer, ElementCount),
     /// Copies the parts of the socket address that a `struct msghdr` leads to.
     Message(UserPointer),
-    /// The previous step has written the field.
+    /// Writes nothing: the previous step has written the field.
     PartOfPrevious,
-    /// Writes a mask of arguments whose data is incomplete.
+    /// Writes a mask of the arguments whose data is incomplete.
     Incomplete,
 }
 
 impl Step {
-    /// Returns the most bytes that the step adds to a record, without those of structures.
+    /// Returns the most bytes that the step adds to a record, without bytes of structures.
     pub const fn bytes_max(&self) -> u32 {
         match self {
             Self::Copy { size, .. } | Self::Text { size, .. } | Self::Register { size, .. } => {
@@ -163,20 +164,20 @@ impl EventPlan {
         fields.any(|(of, step)| of.name == field && matches!(step, Step::UserText(_)))
     }
 
-    /// Returns the fields that are always zero.
+    /// Returns the fields of the plan that are always zero.
     pub fn unknown_fields(&self) -> impl Iterator<Item = &str> {
         let fields = self.description.fields.iter().zip(&self.steps);
         let unknown = fields.filter(|(_, step)| matches!(step, Step::Zeros(_)));
         unknown.map(|(field, _)| field.name.as_str())
     }
 
-    /// Plans an event from its tracepoint's record, with at most `payload_max` bytes.
+    /// Plans an event from its tracepoint's record, with at most `payload_max` bytes of payload.
     pub fn from_record(event: &Event, payload_max: u32) -> Self {
         Self::from_record_steps(event, payload_max, |step| !matches!(step, Step::Zeros(_)))
     }
 
-    /// Plans an event like [`Self::from_record`], with fields that the record does not have: these
-    /// are zero.
+    /// Plans an event like [`Self::from_record`], with additional fields that the record does not
+    /// have: these fields are zero.
     pub fn from_record_with_unknown(event: &Event, payload_max: u32) -> Self {
         Self::from_record_steps(event, payload_max, |_| true)
     }
@@ -209,7 +210,7 @@ impl EventPlan {
         )
     }
 
-    /// Plans a system call from its registers. `None`: the event is no system call, or has no
+    /// Plans a system call from its registers. `None`: the event is not a system call, or has no
     /// number.
     pub fn from_registers(
         event: &Event,
@@ -228,7 +229,8 @@ impl EventPlan {
     }
 
     /// Plans an event from the arguments of its raw tracepoint, with all fields that
-    /// [`Self::from_record`] describes. `None`: it is not known how the arguments give them.
+    /// [`Self::from_record`] describes. `None`: the sources of some fields in the arguments are
+    /// unknown.
     pub fn from_arguments(event: &Event, btf: &Btf, payload_max: u32) -> Option<Self> {
         let mut reads = arguments::find_reads(event, btf)?.into_iter();
         let mut plan = Self::empty(event, DataSource::Arguments, None);
@@ -272,9 +274,9 @@ impl EventPlan {
         call: CallLayout,
     ) -> Self {
         let mut plan = Self::empty(event, data_source, Some(call));
-        // The last step may add one byte.
+        // The last step, `incomplete`, may add one byte.
         let payload_max = payload_max.saturating_sub(1);
-        // Bytes that a call has read are not recorded; its entry has recorded their address.
+        // Bytes that a call has read are not recorded; the call's entry has recorded their address.
         let is_bytes = |field: &&Field| {
             let bytes = matches!(field.pointee, Some(Pointee::Bytes(_) | Pointee::Vectors(_)));
             bytes && call.phase == Phase::Exit
@@ -345,7 +347,8 @@ impl EventPlan {
         }
     }
 
-    /// Returns a mask of the arguments whose pointees steps read, as the field `incomplete` has it.
+    /// Returns a mask of the arguments whose pointees steps read, in the format of field
+    /// `incomplete`.
     pub fn followed_arguments_mask(&self) -> u8 {
         let arguments = self.call.map_or([None; 6], |call| call.arguments);
         let followed = self.steps.iter().filter_map(Step::pointer_offset);
@@ -353,7 +356,7 @@ impl EventPlan {
         numbers.fold(0, |bits, number| bits | 1 << number)
     }
 
-    /// Returns the most bytes of contexts and payload, with the scratch bytes of steps.
+    /// Returns the most bytes of contexts and payload, including the scratch bytes of steps.
     pub fn bytes_max(&self) -> u32 {
         let steps = self.steps.iter().map(|step| step.total_bytes_max(&self.structures));
         self.contexts.bytes_max() + steps.sum::<u32>()
@@ -375,7 +378,7 @@ impl Step {
         self.pointer_offset().is_some()
     }
 
-    /// Returns the offset of the pointer, if the step reads user memory.
+    /// Returns the offset of the step's pointer, if the step reads user memory.
     pub const fn pointer_offset(&self) -> Option<u32> {
         match self {
             Self::Copy { .. } | Self::Register { .. } | Self::Text { .. } => None,
@@ -393,7 +396,7 @@ impl Step {
     }
 }
 
-/// Returns the field of an argument in a register, or of the result.
+/// Returns the field of an argument in a register, or of the call's result.
 fn register_group(call: &CallLayout, field: &Field) -> Option<FieldGroup> {
     let FieldShape::Integer(scalar) = field.kind else { return None };
     let offset = match call.phase {
@@ -406,7 +409,7 @@ fn register_group(call: &CallLayout, field: &Field) -> Option<FieldGroup> {
     Some(FieldGroup::single(&field.name, kind, Step::Register { offset, size }))
 }
 
-/// Returns the kind and the step of a field; `None`: it cannot be recorded.
+/// Returns the kind and the step of a field; `None`: the field cannot be recorded.
 fn step_for(field: &Field) -> Option<(FieldKind, Step)> {
     let &Field { offset, size, .. } = field;
     let copy = Step::Copy { offset, size };
@@ -457,7 +460,7 @@ fn step_for(field: &Field) -> Option<(FieldKind, Step)> {
     }
 }
 
-/// Returns the scalar that displays the meaning well.
+/// Returns the scalar in which readers display a value of this meaning well.
 fn displayed_scalar(scalar: Scalar, meaning: &Meaning) -> Scalar {
     match meaning {
         Meaning::Hexadecimal
@@ -468,12 +471,12 @@ fn displayed_scalar(scalar: Scalar, meaning: &Meaning) -> Scalar {
         | Meaning::Mac
         | Meaning::Internet
         | Meaning::Request => hexadecimal_of(scalar),
-        // Plain numbers, as in LTTng, because analyses calculate with them; their names are stored
-        // next to them. For a CTF enumeration, readers would get the names only.
+        // Plain numbers, as in LTTng, because analyses calculate with them. For a CTF enumeration,
+        // readers would get only the names; the trace stores the names next to the numbers.
         Meaning::Symbols(symbols) if !symbols.is_enumeration(scalar.size_bytes()) => {
             hexadecimal_of(scalar)
         }
-        // Usually an address.
+        // A 64-bit value with dependent symbols is usually an address.
         Meaning::DependentSymbols(_) if scalar == Scalar::U64 => Scalar::X64,
         _ => scalar,
     }
@@ -534,8 +537,8 @@ mod tests {
         assert_eq!(plan.omitted_fields.len(), count - 10);
     }
 
-    /// RUN a call with a structure with a member too many, and one that is too large. EXPECT both
-    /// in the list of omitted fields, the latter as a pointee.
+    /// RUN a call with a structure with one member too many, and a structure that is too large.
+    /// EXPECT both in the list of omitted fields, the large structure as a pointee.
     #[test]
     fn omitted_pointees_are_listed() {
         let member = |at: u32| Member {
@@ -561,7 +564,7 @@ mod tests {
         let plan = EventPlan::from_record(&made, 3500);
         let fields = &plan.description.fields;
         assert_eq!((&*fields[0].name, &*fields[1].name, &*fields[2].name), ("a", "b", "b_m0"));
-        // Two addresses, and the mask.
+        // Two addresses and the mask take three fields.
         let there = FIELDS_MAX - 3;
         let omitted_fields: Vec<String> =
             (there..FIELDS_MAX).map(|at| format!("b_m{at}")).collect();

@@ -1,12 +1,12 @@
-//! Fields for the data that pointers of a system call lead to: their names, LTTng's where it has
-//! them, and the step that writes them.
+//! Fields for the data that a system call's pointers lead to: names, LTTng's if it has one, and the
+//! step that writes each field.
 //!
-//! Everything is bounded. A pointer stays a field of the entry, under its own name; its data
+//! All sizes are bounded. A pointer stays a field of the entry, under its own name; its data
 //! follows. When a call returns successfully, the program reads the data that the kernel has
 //! written. Unreadable data is empty or zero, and a bit of the last field, `incomplete`, marks the
 //! argument; the same bit marks data that was cut. A text that may be missing for other reasons is
-//! a sequence of at most one, because babeltrace2 2.0 shows an empty string as the string before
-//! it.
+//! a sequence of at most one text, because babeltrace2 2.0 shows an empty string as the string
+//! before it.
 
 use trackway_schema::{ARRAY_LENGTH_MAX, Field as Described, FieldKind, NAME_BYTES_MAX, Scalar};
 
@@ -18,7 +18,7 @@ use crate::catalogue::{members, names};
 
 /// Longest recorded user text, with its NUL.
 pub const USER_TEXT_BYTES_MAX: u32 = 1024;
-/// Most texts of one argument; most bytes of each and of all, with their NULs.
+/// Most texts of one argument; most bytes of each text and of all texts, with their NULs.
 pub const TEXTS_MAX: u32 = 64;
 pub(super) const TEXTS_EACH_BYTES_MAX: u32 = 256;
 pub(super) const TEXTS_BYTES_MAX: u32 = 2048;
@@ -26,17 +26,17 @@ pub(super) const TEXTS_BYTES_MAX: u32 = 2048;
 pub const STRUCTURES_MAX: u32 = 16;
 /// Most bytes that are read for the structures of one argument.
 pub(super) const STRUCTURES_BYTES_MAX: u32 = 512;
-/// Most bytes of a socket address: those of a path (`struct sockaddr_un`).
+/// Most bytes of a socket address: the size of a Unix address (`struct sockaddr_un`).
 pub(super) const SOCKET_BYTES_MAX: u32 = 110;
-/// Most bytes of an address of another family: those of `struct sockaddr_ll`, the longest one that
-/// readers decode.
+/// Most bytes of a socket address of another family: the size of `struct sockaddr_ll`, the longest
+/// address that readers decode.
 pub(super) const SOCKET_OTHER_BYTES_MAX: u32 = 20;
 /// Most recorded bytes of a socket address: family, port, four lengths, path with its NUL.
 pub(super) const SOCKET_FIELDS_BYTES_MAX: u32 = 2 + 2 + 4 * 4 + SOCKET_BYTES_MAX;
 /// The name of the field with the mask of incomplete arguments.
 pub(super) const INCOMPLETE: &str = "incomplete";
 
-/// The condition under which user memory is read.
+/// The condition under which the program reads user memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadCondition {
     /// At the entry of the call.
@@ -47,52 +47,52 @@ pub enum ReadCondition {
     OnInterrupt,
 }
 
-/// A pointer among the arguments of a call.
+/// A pointer among the arguments of a system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserPointer {
-    /// The offset of its register.
+    /// The offset of the pointer's register.
     pub at: u32,
-    /// The condition under which its data is read.
+    /// The condition under which the program reads the pointer's data.
     pub condition: ReadCondition,
 }
 
-/// The number of elements.
+/// The number of elements that a pointer leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElementCount {
-    /// A constant.
+    /// A constant number.
     Fixed(u32),
-    /// The value in the register at this offset, in its lowest bytes: offset and size.
+    /// The lowest bytes of a register: its offset, and the number of bytes.
     Register(u32, u32),
     /// The 32-bit integer that the register at this offset points to.
     Pointed(u32),
-    /// The result, at most the value in the register at this offset.
+    /// The call's result, at most the value in the register at this offset.
     Result(Option<u32>),
 }
 
 /// A recorded member of a structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordedMember {
-    /// The offset in the structure.
+    /// The offset of the member in the structure.
     pub offset: u32,
-    /// The size in bytes.
+    /// The size of the member in bytes.
     pub bytes: u32,
-    /// True for text.
+    /// True if the member is text.
     pub is_text: bool,
 }
 
-/// A structure, as far as it is recorded.
+/// The recorded part of a structure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedStructure {
-    /// The size in bytes.
+    /// The size of the structure in bytes.
     pub bytes: u32,
-    /// The recorded members.
+    /// The recorded members of the structure.
     pub members: Vec<RecordedMember>,
-    /// For a single structure: the number of its bytes that exist, if the call has that.
+    /// For a single structure: the number of its existing bytes, if the call gives that number.
     pub size: Option<ElementCount>,
 }
 
 impl RecordedStructure {
-    /// Returns the bytes of all members.
+    /// Returns the total bytes of all recorded members.
     pub(super) fn members_bytes(&self) -> u32 {
         self.members.iter().map(|member| member.bytes).sum()
     }
@@ -107,20 +107,20 @@ impl RecordedStructure {
         })
     }
 
-    /// Returns the most structures that are read at once.
+    /// Returns the most structures that one step reads.
     pub(super) fn count_max(&self) -> u32 {
         (STRUCTURES_BYTES_MAX / self.bytes).min(STRUCTURES_MAX)
     }
 }
 
-/// The layout of a call's arguments and result.
+/// The layout of a system call's arguments and result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallLayout {
-    /// Entry or exit.
+    /// The phase of the call: entry or exit.
     pub phase: Phase,
-    /// Offsets of the arguments that exist.
+    /// Offsets of the existing arguments.
     pub arguments: [Option<u32>; 6],
-    /// The offset of the result.
+    /// The offset of the call's result.
     pub result: u32,
     /// The offset of the call's number.
     pub number: u32,
@@ -131,11 +131,11 @@ pub struct CallLayout {
 /// The fields that one step writes.
 pub(super) struct FieldGroup {
     pub(super) fields: Vec<Described>,
-    /// Meanings of the first fields; there may be fewer than fields.
+    /// Meanings of the first fields; the list may be shorter than the fields.
     pub(super) meanings: Vec<Meaning>,
     pub(super) step: Step,
     pub(super) structure: Option<RecordedStructure>,
-    /// Names of members without room or without a kind.
+    /// Names of members for which there is no room or no field kind.
     pub(super) omitted: Vec<String>,
 }
 
@@ -149,7 +149,7 @@ impl FieldGroup {
         Self { meanings: vec![meaning], ..self }
     }
 
-    /// Returns the fields of a socket address; the family has names.
+    /// Returns the fields of a socket address; families have symbolic names.
     fn socket_address(event: &str, step: Step) -> Self {
         let family = names::find_set("family").map_or(Meaning::Plain, Meaning::Symbols);
         let (fields, meanings) = (socket_fields(event), vec![family]);
@@ -169,7 +169,7 @@ impl CallLayout {
                 let of = event.iter().find(|field| field.argument == Some(number));
                 let bytes = match of.map(|field| field.kind) {
                     Some(FieldShape::Integer(scalar)) => scalar.size_bytes() as u32,
-                    // At the exit, numbers are not fields any more.
+                    // At the exit, numeric arguments are not fields any more.
                     _ => 4,
                 };
                 ElementCount::Register(self.argument_offset(number)?, bytes)
@@ -182,8 +182,8 @@ impl CallLayout {
         })
     }
 
-    /// Returns the fields for the data that an argument points to. `None`: there are none. `room`
-    /// limits the fields; `index` is the index of a structure that this call may add.
+    /// Returns the fields for the data that an argument points to. `None`: there is no such data.
+    /// `room` limits the fields; `index` is the index of a structure that this function may add.
     pub(super) fn pointee_group(
         &self,
         event: &str,
@@ -194,7 +194,7 @@ impl CallLayout {
         let at = self.argument_offset(field.argument?)?;
         let condition = match self.phase {
             Phase::Enter => ReadCondition::OnEntry,
-            // The remaining time of an interrupted sleep.
+            // `rmtp` receives the remaining time of an interrupted sleep.
             Phase::Exit if field.name == "rmtp" => ReadCondition::OnInterrupt,
             Phase::Exit => ReadCondition::OnSuccess,
         };
@@ -207,7 +207,7 @@ impl CallLayout {
             Pointee::Text => {
                 Some(FieldGroup::single(&field.name, FieldKind::Strings, Step::UserTextRetry(at)))
             }
-            // The environment is long and may have secrets.
+            // The environment is long and may contain secrets.
             Pointee::Texts if is_entry && field.name != "envp" => {
                 Some(FieldGroup::single(&field.name, FieldKind::Strings, Step::UserTexts(pointer)))
             }
@@ -246,7 +246,7 @@ impl CallLayout {
     }
 }
 
-/// Returns the fields of a socket address: those of LTTng's connect(2) and accept(2), the data
+/// Returns the fields of a socket address: LTTng's fields of connect(2) and accept(2), the data
 /// after the family of AF_NETLINK, AF_PACKET and AF_VSOCK addresses, and the path of a Unix socket.
 fn socket_fields(event: &str) -> Vec<Described> {
     let is_to = ["connect", "sendto", "sendmsg", "getpeername"];
@@ -262,7 +262,7 @@ fn socket_fields(event: &str) -> Vec<Described> {
     ]
 }
 
-/// Returns `struct iovec`, or `struct compat_iovec`.
+/// Returns the layout of `struct iovec` or `struct compat_iovec`.
 fn iovec_structure(is_compat: bool) -> Structure {
     let (address, length) =
         if is_compat { (Scalar::X32, Scalar::U32) } else { (Scalar::X64, Scalar::U64) };
@@ -278,8 +278,8 @@ fn iovec_structure(is_compat: bool) -> Structure {
     }
 }
 
-/// Selects the recorded members of a structure, with their field names. It skips padding and
-/// members that `is_taken` refuses, and lists the rest as omitted.
+/// Selects the recorded members of a structure, with their field names. Skips padding. Lists
+/// members as omitted if `is_taken` returns false or there is no room.
 fn select_members<'s>(
     field: &Field,
     of: &'s Structure,
@@ -320,7 +320,7 @@ fn structure_group(
     let (selected, omitted) = select_members(field, of, room, |_| true);
     for (name, member) in selected {
         let bytes = member.scalar.size_bytes() as u32 * member.count;
-        // Other structures have numbers in byte arrays.
+        // In other structures, byte arrays contain numbers.
         let is_text = member.count > 1 && of.name.ends_with("utsname");
         let kind = match member.count {
             1 => FieldKind::Scalar(member.scalar),
@@ -361,7 +361,7 @@ fn structure_array_group(
 }
 
 /// Returns fields for integers. At the exit they have the argument's name, as in LTTng; at the
-/// entry the pointer has it.
+/// entry, the pointer has that name.
 fn integer_group(
     field: &Field,
     pointer: UserPointer,

@@ -1,15 +1,15 @@
-//! Reading of user memory for filters, before they run.
+//! Reads user memory for filters, before the filters run.
 //!
-//! The same steps that record a field read it into the filter's scratch area; if the filter passes
-//! the event, the program copies it from there to the record. So each field is read once, and the
-//! filter tests exactly the recorded value.
+//! The steps that record a field also read it into the filter's scratch area; if the filter passes
+//! the event, the program copies the field from there to the record. So each field is read once,
+//! and the filter tests exactly the recorded value.
 //!
 //! ```text
 //! scratch bytes: | length, a step's output, its structures | … | the filter's own |
 //! ```
 //!
 //! A step has the same place in the scratch areas of all filters of an event. The first filter that
-//! needs it reads it; filters with another area copy it from there.
+//! needs a step reads it; filters with another area copy the step's output from the first area.
 
 use std::collections::BTreeMap;
 
@@ -28,21 +28,22 @@ use crate::bpf_sys::asm::{Asm, Label};
 
 /// Size of the length before a step's output.
 const LENGTH_BYTES: u32 = 8;
-/// Offsets in a socket address's output (`ProgramBuilder::copy_socket_address`): lengths and data.
+/// Offsets in the output for a socket address (`ProgramBuilder::copy_socket_address`): lengths and
+/// data.
 const PORT_AT: u32 = 2;
 const V4_LENGTH_AT: u32 = 4;
 const V4_AT: u32 = 8;
-/// The offset if the IPv4 address is empty.
+/// The offset of the IPv6 address's length if the IPv4 address is empty.
 const V6_LENGTH_AT: u32 = 8;
-/// The offset if both addresses are empty.
+/// The offset of the data's length if both addresses are empty.
 const DATA_LENGTH_AT: u32 = 12;
 const PATHS_AT: u32 = 16;
 const PATH_AT: u32 = 20;
 
-/// Indices of the steps already read, with the map of the scratch area that has them.
+/// Indices of the steps already read, with the map of the scratch area that has their output.
 pub(super) type PrefetchMaps = BTreeMap<usize, i32>;
 
-/// The part of a step's output that a filter reads. Offsets are in that output.
+/// The part of a step's output that a filter reads. Offsets are relative to that output.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum OutputPart {
     /// The whole output, a text.
@@ -68,34 +69,34 @@ pub(super) enum OutputPart {
     },
     /// The path of a socket that has one.
     SocketPath,
-    /// The only text, if there is one.
+    /// The text of a step that writes at most one text.
     OnlyText,
     /// The text with this index.
     TextAt(u32),
     /// An element that never exists.
     Absent,
-    /// The mask of incomplete arguments so far.
+    /// The mask of incomplete arguments collected so far.
     Incomplete,
 }
 
-/// The place of elements.
+/// The location of an array's elements in a step's output.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Elements {
-    /// After `head` bytes and, for each element, `before` bytes; at most `most` elements.
+    /// Elements after `head` bytes and `before` bytes for each element; at most `most` elements.
     ScopeMaps {
         head: u32,
         before: u32,
         most: u32,
     },
-    /// The bytes of an internet address.
+    /// The bytes of an IPv4 or IPv6 address.
     V4,
     V6,
-    /// The data after the family, of another family.
+    /// The data after the family in an address of another family.
     Data,
 }
 
 impl OutputPart {
-    /// Returns the bytes that the part needs in the filter's own scratch memory.
+    /// Returns the bytes of the filter's own scratch memory that the part needs.
     pub(super) const fn own_bytes(self) -> u32 {
         match self {
             Self::ArrayText { bytes, .. } => bytes,
@@ -105,19 +106,20 @@ impl OutputPart {
     }
 }
 
-/// Returns the step that writes a field, and the index of the field among those of the step.
+/// Returns the step that writes a field, and the field's index among the fields of that step.
 pub(super) fn owning_step(plan: &EventPlan, field: usize) -> Option<(usize, usize)> {
     let until = plan.steps.get(..=field)?;
     let owner = until.iter().rposition(|step| *step != Step::PartOfPrevious)?;
     Some((owner, field - owner))
 }
 
-/// Returns true if a step is read before filters run.
+/// Returns true if the program runs a step before filters.
 pub(super) fn is_prefetched(step: &Step) -> bool {
     step.reads_user_memory() || *step == Step::Incomplete
 }
 
-/// Returns the steps to read for a part of `owner`. The mask of incomplete arguments needs all.
+/// Returns the steps to read for a part of `owner`. The mask of incomplete arguments needs all
+/// steps.
 pub(super) fn steps_to_prefetch(plan: &EventPlan, owner: usize) -> impl Iterator<Item = usize> {
     let is_all = plan.steps.get(owner) == Some(&Step::Incomplete);
     let steps = plan.steps.iter().enumerate();
@@ -139,8 +141,8 @@ pub(super) fn own_bytes_offset(plan: &EventPlan) -> u32 {
     length_offset(plan, plan.steps.len())
 }
 
-/// Returns the part of a step's output that is a field, or an element of it. `None`: it never
-/// exists.
+/// Returns the part of a step's output for a field, or for an element of the field. `None`: the
+/// part never exists.
 pub(super) fn output_part(
     plan: &EventPlan,
     (owner, member): (usize, usize),
@@ -182,7 +184,8 @@ pub(super) fn output_part(
         Step::Structure(_, number) => {
             let of = structure(number)?;
             let &RecordedMember { offset, bytes, is_text } = of.members.get(member)?;
-            // The structure as it was read, unless it is recorded unchanged.
+            // Reads the structure as it was in user memory, unless the record contains it
+            // unchanged.
             let at = if of.is_packed() { offset } else { of.members_bytes() + offset };
             if is_text { Some(OutputPart::ArrayText { at, bytes }) } else { fixed(at) }
         }
@@ -200,7 +203,7 @@ pub(super) fn output_part(
     }
 }
 
-/// Returns the place of a member's elements.
+/// Returns the location of the elements of a structure's member.
 fn member_elements(of: &RecordedStructure, member: usize) -> Option<Elements> {
     let before = of.members.get(..member)?.iter().map(|member| member.bytes).sum();
     let head = 4 * (member as u32 + 1);
@@ -217,9 +220,8 @@ impl Elements {
         }
     }
 
-    /// Loads the number of elements into r2 and the offset of the first from the output's
-    /// beginning, which is at `base` in the area, into r3. Jumps to `out` if the data makes no
-    /// sense.
+    /// Loads the number of elements into r2, and into r3 the offset of the first element from the
+    /// output's beginning, which is at `base` in the area. Jumps to `out` if the data is invalid.
     fn load_range(self, asm: &mut Asm, base: i16, out: Label) {
         match self {
             Self::ScopeMaps { head, before, most } => {
@@ -263,19 +265,19 @@ fn step_offsets(plan: &EventPlan, step: usize) -> (i16, i16) {
 }
 
 impl ProgramBuilder<'_> {
-    /// Loads into r0 the address of the scratch area of this map for this CPU and level.
+    /// Loads into r0 the address of the scratch area in map `fd` for this CPU and level.
     pub(super) fn find_scratch(&mut self, fd: i32, out: Label) {
         let asm = &mut self.asm;
         asm.load_map(1, fd);
         asm.mov(2, STACK_END);
         asm.alui(alu::ADD, 2, stack::KEY.into());
         asm.call_kernel(helper::MAP_LOOKUP_ELEM);
-        // There is one for each.
+        // Each CPU and level has an area, so the lookup does not fail.
         asm.jumpi(jump::JEQ, 0, 0, out);
     }
 
-    /// Fills the area at [`AT`] with these steps: reads those that no filter has read yet, and
-    /// copies those in another area.
+    /// Fills the scratch area at [`AT`] with these steps: reads the steps that no filter has read
+    /// yet, and copies the steps in another area.
     pub(super) fn prefetch(
         &mut self,
         steps: &[usize],
@@ -297,7 +299,7 @@ impl ProgramBuilder<'_> {
         if read.is_empty() {
             return;
         }
-        // For these steps, the area takes the place of the CPU area.
+        // While these steps run, the scratch area takes the place of the CPU area.
         let plan = self.plan;
         self.asm.store(STACK_END, stack::PART, CPU);
         self.asm.mov(CPU, AT);
@@ -329,7 +331,7 @@ impl ProgramBuilder<'_> {
         asm.call_kernel(helper::PROBE_READ_KERNEL);
     }
 
-    /// Counts the event once if one of these steps found its data not in memory.
+    /// Counts the event once if the data of one of these steps was not in memory.
     fn count_missing(&mut self, steps: &[usize]) {
         let (is_missing, is_done) = (self.asm.new_label(), self.asm.new_label());
         for &step in steps {
@@ -344,8 +346,8 @@ impl ProgramBuilder<'_> {
         self.asm.place_label(is_done);
     }
 
-    /// Jumps to `is_missing` if a step's data was not in memory. Data that was cut is noted, too,
-    /// but exists.
+    /// Jumps to `is_missing` if a step's data was not in memory. The mask also marks cut data, but
+    /// cut data exists.
     fn jump_if_missing(&mut self, step: usize, is_missing: Label) {
         let (length, content) = step_offsets(self.plan, step);
         let of = &self.plan.steps[step];
@@ -357,12 +359,12 @@ impl ProgramBuilder<'_> {
         asm.jumpi(jump::JEQ, 1, 0, is_there);
         match of {
             Step::UserBytes(..) | Step::Structure(..) => asm.goto(is_missing),
-            // Only a NUL.
+            // A missing text is only a NUL.
             Step::UserText(_) => {
                 asm.load(1, AT, length);
                 asm.jumpi(jump::JEQ, 1, 1, is_missing);
             }
-            // No elements; for a socket neither family nor port.
+            // Missing data has no elements; a missing socket address has neither family nor port.
             _ => {
                 asm.load_sized(4, 1, AT, content);
                 asm.jumpi(jump::JEQ, 1, 0, is_missing);
@@ -372,9 +374,9 @@ impl ProgramBuilder<'_> {
     }
 
     /// Loads the value of a slot into r1. `scratch_at` is the offset of the filter's own bytes.
-    /// Jumps to `goes_on` if it is unknown whether the value exists, to `out` if the number does
-    /// not exist. A missing text is [`Word::ABSENT`].
-    // Longer than 70 lines: a case for each part.
+    /// Jumps to `goes_on` if it is unknown whether the value exists, to `out` if a number does not
+    /// exist. A missing text is [`Word::ABSENT`].
+    // Longer than 70 lines: a case for each part of an output.
     pub(super) fn load_part(
         &mut self,
         (step, part): (usize, OutputPart),
@@ -451,7 +453,7 @@ impl ProgramBuilder<'_> {
         asm.place_label(is_done);
     }
 
-    /// Copies a step's output from an area to the record at [`AT`], and moves that on.
+    /// Copies a step's output from a scratch area to the record at [`AT`], and advances [`AT`].
     pub(super) fn copy_prefetched(&mut self, step: usize, map_fd: i32, out: Label) {
         let (length, content) = step_offsets(self.plan, step);
         let of = &self.plan.steps[step];
@@ -461,7 +463,7 @@ impl ProgramBuilder<'_> {
         let asm = &mut self.asm;
         let fits = asm.new_label();
         asm.load(2, 0, length);
-        // It always fits, which the verifier does not derive.
+        // The output always fits, which the verifier does not derive.
         asm.jumpi(jump::JLE, 2, most as i32, fits);
         asm.movi(2, most as i32);
         asm.place_label(fits);
@@ -476,8 +478,8 @@ impl ProgramBuilder<'_> {
     }
 }
 
-/// Loads the word of a text into r1: the text ends a step's output, with a NUL, and begins `skip`
-/// bytes after the output's beginning at `offset`. The area has the output's length.
+/// Loads the word of a text into r1. The text ends a step's output, with a NUL, and begins `skip`
+/// bytes after the output's beginning at `offset`. The area has the output's length at `length`.
 fn load_text_word(asm: &mut Asm, length: i16, (offset, skip): (u32, u32)) {
     asm.load(1, AT, length);
     asm.alui(alu::SUB, 1, skip as i32 + 1);
@@ -485,8 +487,8 @@ fn load_text_word(asm: &mut Asm, length: i16, (offset, skip): (u32, u32)) {
     asm.alui(alu::OR, 1, (offset + skip) as i32);
 }
 
-/// Loads the word of the text with this index into r1. Each text is copied to `scratch_at` to get
-/// its length. Jumps to `is_absent` if there are fewer.
+/// Loads the word of the text with this index into r1. Copies each text to `scratch_at` to get its
+/// length. Jumps to `is_absent` if the output has fewer texts.
 fn load_text_at(asm: &mut Asm, index: u32, (base, scratch_at): (i16, u32), is_absent: Label) {
     let most = TEXTS_EACH_BYTES_MAX as i32;
     asm.load_sized(4, 1, AT, base);

@@ -1,20 +1,20 @@
-//! Preemption state of the running thread: whether it can be preempted, interrupted or moved, and
-//! whether it must leave its CPU.
+//! Preemption state of the running thread: whether the kernel may preempt, interrupt or migrate the
+//! thread, and whether the thread must leave its CPU.
 //!
-//! The kernel's types reveal most of it, but not all, and not the changes that tracepoints make
-//! before a program runs. So the recorder probes it once, when the user requests such a context:
-//! programs observe a thread of the recorder in a known state. A context whose probe fails is not
-//! available.
+//! The kernel's types reveal only a part of this state, and not the changes that tracepoints make
+//! before a program runs. So the recorder probes the state once, when the user requests such a
+//! context: programs observe a thread of the recorder in a known state. A context whose probe fails
+//! is not available.
 //!
 //! * *The CPU's preemption counter* (`preempt_count()`) is a per-CPU variable. The address of its
-//!   name is mostly unavailable (CONFIG_KALLSYMS_ALL). The types give its distance from the CPU's
-//!   run queue, which the running thread leads to. The probe checks two neighbours, the CPU and the
-//!   thread, and forbids preemption once more.
-//! * *The bit that makes a thread leave* has another number since Linux 6.18 (4, 3 before), which
-//!   no type reveals. A thread that moves to another CPU wakes a thread that stops it, and must
-//!   leave for that: between these two events the bit is set.
-//! * *Whether interrupts are enabled* is in the processor's flags, which the kernel returns when a
-//!   program disables interrupts for a moment (since Linux 6.14).
+//!   symbol is mostly unavailable (CONFIG_KALLSYMS_ALL). The kernel's types give its distance from
+//!   the CPU's run queue, to which the running thread points. The probe checks two neighbouring
+//!   variables, the CPU and the thread, and disables preemption once more.
+//! * *The bit that makes a thread leave its CPU* has another number since Linux 6.18 (4, before 3),
+//!   which no type reveals. A thread that moves to another CPU wakes a stopper thread, and must
+//!   leave its CPU for the stopper: between these two events the bit is set.
+//! * *The interrupt flag* is in the processor's flags, which the kernel returns when a program
+//!   disables interrupts for a moment (since Linux 6.14).
 
 use std::sync::atomic::Ordering;
 
@@ -31,19 +31,19 @@ use crate::catalogue::btf::{Btf, Class, SectionVariable};
 
 /// The section of per-CPU variables.
 const SECTION: &str = ".data..percpu";
-/// The bit of the counter for a thread that need not leave (PREEMPT_NEED_RESCHED, inverted).
+/// The counter's bit for a thread that need not leave its CPU (PREEMPT_NEED_RESCHED, inverted).
 const NEED_NOT_RESCHED: u64 = 1 << 31;
-/// The increment by a tracepoint, which forbids preemption while its programs run.
+/// The increment of the counter by a tracepoint, which disables preemption while its programs run.
 pub(super) const TRACEPOINT_PREEMPTION_COUNT: i32 = 1;
 /// RFLAGS.IF.
 pub(super) const INTERRUPT_FLAG_BIT: i32 = 9;
-/// Most CPUs that the probe moves to, and most rounds over all of them.
+/// Most CPUs to which the probe moves, and most rounds over all CPUs.
 const CPUS_MAX: u32 = 1024;
 const TRIES_MAX: usize = 8;
 /// The beginning of the names of stopper threads (`migration/N`).
 const STOPPER_NAME: u64 = u64::from_le_bytes(*b"migratio");
 
-/// Kernel functions that disable interrupts and return the flags from before: their BTF ids.
+/// BTF ids of the kernel functions that disable interrupts and return the previous flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Interrupts {
     save: i32,
@@ -56,8 +56,8 @@ impl Interrupts {
         Some(Self { save: of("bpf_local_irq_save")?, restore: of("bpf_local_irq_restore")? })
     }
 
-    /// Loads the processor's flags into a register. (Programs may read what they have written to
-    /// their stack, since Linux 6.3 even where the verifier considers it invalid.)
+    /// Loads the processor's flags into a register. (Since Linux 6.3, programs may read stack slots
+    /// that they have written, even slots that the verifier considers invalid.)
     pub(super) fn load(self, asm: &mut Asm, into: Register) {
         for function in [self.save, self.restore] {
             asm.mov(1, STACK);
@@ -75,7 +75,7 @@ pub(super) struct CounterPath {
     pub(super) pointers: Vec<i16>,
     /// The counter's offset from the run queue.
     pub(super) count: i32,
-    /// Offsets of the CPU's number and of its current thread.
+    /// Offsets of the CPU's number and of the CPU's current thread.
     cpu: i32,
     task: i32,
 }
@@ -89,7 +89,7 @@ impl CounterPath {
             i32::try_from(btf.section_variables(&section).find(is_it)?.offset).ok()
         };
         let queue = place("runqueues")?;
-        // From Linux 6.2 to 6.14 in one structure.
+        // From Linux 6.2 to 6.14, one structure contains all these variables.
         let hot = |name: &str| {
             place("pcpu_hot")?.checked_add(member_offset(btf, "pcpu_hot", name)?.into())
         };
@@ -106,12 +106,12 @@ impl CounterPath {
     }
 }
 
-/// The locations of the preemption state, or why they are unknown.
+/// The locations of the preemption state, or the reasons why they are unknown.
 #[derive(Debug, Clone)]
 pub(super) struct Preemption {
     pub(super) count: Result<CounterPath, &'static str>,
     pub(super) interrupts: Result<Interrupts, &'static str>,
-    /// The offset of a thread's flags, and the bit that makes it leave.
+    /// The offset of a thread's flags, and the bit that makes the thread leave its CPU.
     pub(super) resched_bit: Result<(i16, u8), &'static str>,
     /// The offset of a thread's migration counter.
     pub(super) migration_count: Result<i16, &'static str>,
@@ -132,15 +132,15 @@ mod word {
     pub(super) const ALL: usize = 16;
 }
 
-/// The observed events: a thread starts another one, and calls the kernel, both in a known state;
-/// and a thread wakes its stopper.
+/// The observed events: a thread starts another thread, and makes a system call, both in a known
+/// state; and the thread wakes its stopper.
 const EVENTS: [&str; 4] = ["sched_process_fork", "sys_enter", "sched_waking", "sched_wakeup"];
 const FORK: usize = 0;
 const SYSTEM_CALL: usize = 1;
 const WAKING: usize = 2;
 const WAKEUP: usize = 3;
 
-/// The places that probes read.
+/// The locations that probes read.
 #[derive(Debug, Clone)]
 struct PreemptionProbe {
     events: [Option<u32>; EVENTS.len()],
@@ -149,9 +149,9 @@ struct PreemptionProbe {
     migration_count: Option<i16>,
     path: Option<CounterPath>,
     interrupts: Option<Interrupts>,
-    /// The guard of each probe.
+    /// The guard that each probe needs.
     guard: Option<PreemptionGuard>,
-    /// The guard that forbids preemption once more.
+    /// The guard that disables preemption once more.
     nested_guard: Option<PreemptionGuard>,
 }
 
@@ -169,14 +169,14 @@ impl Observations {
         self.word(event, word::IS_WRITTEN) != 0
     }
 
-    /// Checks that interrupts were enabled, as they must be, and disabled during a wake-up.
+    /// Checks that interrupts were enabled, as expected, and disabled during a wake-up.
     fn check_interrupts(&self, event: usize) -> Result<(), &'static str> {
         let are_on = |event| self.word(event, word::PROCESSOR_FLAGS) >> INTERRUPT_FLAG_BIT & 1 == 1;
         let is_right = are_on(event) && !(self.is_written(WAKEUP) && are_on(WAKEUP));
         is_right.then_some(()).ok_or("its interrupt flag is not as expected")
     }
 
-    /// Checks that the thread could move, as it could.
+    /// Checks that the observed thread could migrate, as expected.
     fn check_movable(&self, event: usize) -> Result<(), &'static str> {
         let is_free = self.word(event, word::MIGRATION_COUNT) == 0;
         is_free.then_some(()).ok_or("its tracepoints forbid migration")
@@ -211,7 +211,7 @@ impl Preemption {
             guard,
             nested_guard: PreemptionGuard::find(btf),
         };
-        // A thread of its own may move to any CPU.
+        // A dedicated thread may move to any CPU.
         let probed = std::thread::Builder::new().spawn(move || probe.run());
         let probed = probed.ok().and_then(|thread| thread.join().ok());
         let probed = probed.unwrap_or(Err("a thread for the probe cannot be started"));
@@ -230,16 +230,16 @@ impl Preemption {
 
 /// An observation of the preemption counter.
 struct CountObservation {
-    /// The CPU and the thread, from helpers.
+    /// The CPU and the thread, as helper functions report them.
     expected: [u64; 2],
-    /// The CPU and the thread, from the counter's neighbours.
+    /// The CPU and the thread, from the counter's neighbouring variables.
     neighbours: [u64; 2],
     count: u64,
-    /// The counter while preemption was forbidden once more, if possible.
+    /// The counter while preemption was disabled once more, if possible.
     nested: Option<u64>,
 }
 
-/// Checks that the counter is one and that tracepoints add the known increment.
+/// Checks that the counter has the expected CPU, thread and increment.
 fn check_count(of: &CountObservation) -> Result<(), &'static str> {
     if of.expected != of.neighbours {
         return Err("the CPU's preemption counter is not at the location in its types");
@@ -253,8 +253,8 @@ fn check_count(of: &CountObservation) -> Result<(), &'static str> {
     }
 }
 
-/// Returns the one bit that was set between two observations of a thread's flags. `None`: it had to
-/// leave before, or another bit changed.
+/// Returns the one bit that was set between two observations of a thread's flags. `None`: the bit
+/// was already set, or not exactly one bit was set.
 fn bit_between(before: Option<u64>, after: Option<u64>) -> Option<u8> {
     let set = after? & !before?;
     set.is_power_of_two().then_some(set.trailing_zeros() as u8)
@@ -308,7 +308,7 @@ impl PreemptionProbe {
         })
     }
 
-    /// Checks the observations of the counter.
+    /// Checks the observations of the preemption counter.
     fn check_counter(&self, observations: &Observations, event: usize) -> Result<(), &'static str> {
         let of = |word| observations.word(event, word);
         check_count(&CountObservation {
@@ -319,7 +319,7 @@ impl PreemptionProbe {
         })
     }
 
-    /// Finds the bit by moving to other CPUs.
+    /// Finds the bit that makes a thread leave its CPU, by moving to other CPUs.
     fn find_resched_bit(&self, observations: &Observations) -> Result<(i16, u8), &'static str> {
         let flags = self.flags.ok_or("its types do not give the location of a thread's flags")?;
         for _ in 0..TRIES_MAX {
@@ -347,7 +347,7 @@ impl PreemptionProbe {
         const INTO: Register = 7;
         let mut asm = Asm::default();
         let out = asm.new_label();
-        // The first argument: of wake-ups, the woken thread.
+        // The event's first argument: for wake-ups, the woken thread.
         asm.load(6, 1, 0);
         if let Some(guard) = self.guard {
             guard.begin(&mut asm);
@@ -395,7 +395,7 @@ impl PreemptionProbe {
         asm
     }
 
-    /// Reads the counter and its neighbours.
+    /// Reads the preemption counter and its neighbouring variables.
     fn read_counter(&self, asm: &mut Asm, path: &CounterPath, into: Register) {
         let word_of = |asm: &mut Asm, after: i32, bytes: i32, word: i32| {
             asm.load(3, STACK, stack::POINTER);

@@ -1,18 +1,18 @@
-//! Places of a system call's arguments and result in the kernel's registers.
+//! Locations of a system call's arguments and result in the kernel's registers.
 
 use super::kernel_version::PreemptionGuard;
 use crate::catalogue::btf::{Btf, Class};
 
-/// Offsets in `struct pt_regs` of x86-64, in bytes.
+/// Offsets of a system call's registers in `struct pt_regs` of x86-64, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegisterLayout {
-    /// The arguments of a call.
+    /// Offsets of the arguments of a call.
     pub arguments: [u32; 6],
-    /// The arguments of a call by a 32-bit number: lower halves of registers.
+    /// Offsets of the arguments of a call by a 32-bit number: lower halves of registers.
     pub compat_arguments: [u32; 6],
-    /// The result of a call.
+    /// The offset of the result of a call.
     pub result: u32,
-    /// The number of a call, which stays until it returns.
+    /// The offset of the number of a call, which stays until the call returns.
     pub number: u32,
     /// The offset of the thread id in `task_struct`.
     pub task_tid: u32,
@@ -23,7 +23,7 @@ pub struct RegisterLayout {
 }
 
 impl RegisterLayout {
-    /// Finds the offsets in the kernel's types. `None`: the types are unexpected.
+    /// Finds the offsets of registers in the kernel's types. `None`: the types are unexpected.
     pub fn find(btf: &Btf) -> Option<Self> {
         let all = btf.find(Class::Struct, "pt_regs")?;
         let at = |name: &str| Some(btf.find_member(all.id, name)?.bit_offset / 8);

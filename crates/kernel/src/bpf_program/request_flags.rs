@@ -1,10 +1,11 @@
-//! Flags of a block request: LTTng's `rwbs`, which analyses use, from the letters that the kernel
-//! writes.
+//! Flags of a block request from the letters that the kernel writes: LTTng's `rwbs`, which analyses
+//! use.
 //!
 //! The kernel's `blk_fill_rwbs()` (kernel/trace/blktrace.c) writes, in this order: `F` for a flush
-//! first; the operation, `R`, `W`, `D`, `DE`, `F`, since Linux 6.17 those of zones (`ZA`, `ZR`,
-//! `ZRA`, `ZF`, `ZO`, `ZC`), since a later one `WZ`, or `N`; then `F` (unit access), `A`, `S`, `M`,
-//! `U` as they apply. LTTng has no flags for operations on zones, `WZ`, `N` and `U`.
+//! before the request; the operation, `R`, `W`, `D`, `DE`, `F`, since Linux 6.17 the operations on
+//! zones (`ZA`, `ZR`, `ZRA`, `ZF`, `ZO`, `ZC`), since a later version `WZ`, or `N`; then `F` (unit
+//! access), `A`, `S`, `M`, `U` as they apply. LTTng has no flags for operations on zones, `WZ`, `N`
+//! and `U`.
 
 use trackway_jit::insn::{alu, jump};
 
@@ -20,7 +21,7 @@ const OPERATIONS: &[u8] = b"RWDFNZ";
 const MODIFIERS: [(u8, u32); 4] =
     [(b'F', flag::FUA), (b'A', flag::RAHEAD), (b'S', flag::SYNC), (b'M', flag::META)];
 
-/// Converts letters, which end at a NUL or with the slice, to flags.
+/// Converts a request's letters, which end at a NUL or with the slice, to flags.
 pub fn flags_of_letters(letters: &[u8]) -> u32 {
     let end = letters.iter().position(|&letter| letter == 0).unwrap_or(letters.len());
     let mut rest = &letters[..end.min(LETTERS)];
@@ -80,7 +81,7 @@ fn convert_letters(asm: &mut Asm) {
         asm.goto(modifiers);
         asm.place_label(is_other);
     }
-    // Operations that may have a second letter, with the flags that it changes.
+    // Operations with an optional second letter, and the flags that the second letter toggles.
     let second =
         [(b'W', flag::WRITE, b'Z', flag::WRITE), (b'D', flag::DISCARD, b'E', flag::SECURE)];
     for (of, flag, next, changed) in second {
@@ -117,7 +118,7 @@ fn convert_letters(asm: &mut Asm) {
     asm.mov(1, 0);
 }
 
-/// Adds the flags of the letters in r1 after the operation.
+/// Adds the flags of the letters that follow the operation in r1.
 fn add_modifiers(asm: &mut Asm, done: Label) {
     for _ in 1..LETTERS {
         load_letter(asm, 0);
@@ -132,7 +133,7 @@ fn add_modifiers(asm: &mut Asm, done: Label) {
     }
 }
 
-/// Loads the letter with this index into r2.
+/// Loads the letter with index `number` into r2.
 fn load_letter(asm: &mut Asm, number: i32) {
     asm.mov(2, 1);
     if number > 0 {
@@ -179,8 +180,8 @@ mod tests {
         }
     }
 
-    /// RUN all letters in texts of up to four, with old bytes after them. EXPECT the same flags
-    /// from the program and from [`flags_of_letters`].
+    /// RUN all letters in texts of up to four letters, with old bytes after the texts. EXPECT equal
+    /// flags from the program and from [`flags_of_letters`].
     #[test]
     fn programs_make_the_same_of_letters() {
         const LETTERS: &[u8] = b"\0RWDEFNZASMUOC?";

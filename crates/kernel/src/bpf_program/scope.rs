@@ -1,16 +1,17 @@
-//! The scope of a recording: a command's threads and their descendants, or those of control groups.
+//! The scope of a recording: a command's threads and their descendants, or the threads of control
+//! groups.
 //!
-//! A scope is a set of thread ids, a bit each, in a map that the recorder maps, too. The command's
-//! process adds itself; from then on each new thread inherits the bit of its creator, before any
-//! other event. Threads stay in the set: a thread is a member until its last switch, long after its
-//! `sched_process_exit`; a thread that calls exec(2) gets its leader's id, which may have ended
-//! long before. A new thread overwrites the bit of its id. Ids are those of the kernel's first
-//! namespace.
+//! A scope is a set of thread ids, one bit for each id, in a map that the recorder maps, too. The
+//! command's process adds itself; from then on each new thread inherits the bit of its creator,
+//! before any other event. Ended threads stay in the set: a thread is a member until its last
+//! switch, long after its `sched_process_exit`; a thread that calls exec(2) gets its leader's id,
+//! and the leader may have ended long before. A new thread overwrites the bit of its id. Ids are
+//! those of the kernel's first pid namespace.
 //!
 //! For control groups, the kernel reports whether the current thread is a member. Some events
-//! concern another thread: the other side of a switch, a woken thread. The set has these: the
-//! threads that exist at the beginning, those that members create, and those that move to a group,
-//! from their first event on.
+//! concern another thread: the other thread of a switch, or a woken thread. For these events the
+//! set contains the threads that exist at the beginning, threads that members create, and threads
+//! that move to a group, from their first event on.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -26,10 +27,10 @@ use crate::bpf_sys::mapped::MappedArray;
 use crate::catalogue::btf::{Btf, Class};
 use crate::catalogue::model::{Event, Field, FieldShape};
 
-/// A bit for each of PID_MAX_LIMIT threads (include/linux/threads.h).
+/// Bytes of the set: a bit for each of PID_MAX_LIMIT threads (include/linux/threads.h).
 const SCOPE_BYTES: usize = (4 << 20) / 8;
 const GET_CURRENT_PID_TGID: i32 = 14;
-/// Atomic operations (RFC 9669, 5.3).
+/// Operations of atomic instructions (RFC 9669, 5.3).
 const ATOMIC_OR: i32 = 0x40;
 const ATOMIC_AND: i32 = 0x50;
 
@@ -46,9 +47,9 @@ pub struct Scope {
 /// The maps of a scope for programs; valid while the scope exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScopeMaps {
-    /// The map of the set.
+    /// The map with the set of threads.
     threads_fd: RawFd,
-    /// The map of control groups, and their number.
+    /// The map of control groups, with the number of groups.
     cgroups: Option<(RawFd, i32)>,
 }
 
@@ -73,22 +74,22 @@ impl Scope {
     ///
     /// # Errors
     ///
-    /// As [`Self::new`].
+    /// See [`Self::new`].
     pub fn new_for_cgroups(cgroups: Cgroups) -> io::Result<Self> {
         Ok(Self { cgroups: Some(cgroups), ..Self::new()? })
     }
 
-    /// Returns true for a scope of control groups, to which threads cannot be added.
+    /// Returns true for a scope of control groups; such a scope accepts no single threads.
     pub const fn is_of_cgroups(&self) -> bool {
         self.cgroups.is_some()
     }
 
-    /// Adds the threads that are in the control groups, after the program for new threads is
+    /// Adds the threads of the control groups. Call this after the program for new threads is
     /// attached.
     ///
     /// # Errors
     ///
-    /// If some could not be read; the others are added.
+    /// If some thread lists could not be read; the threads of other lists are added.
     pub fn add_cgroup_threads(&self) -> io::Result<()> {
         let Some(cgroups) = &self.cgroups else { return Ok(()) };
         let (threads, read) = cgroups.threads();
@@ -96,12 +97,12 @@ impl Scope {
         read
     }
 
-    /// Replaces control groups that were removed and created again. Returns their paths with the
-    /// outcome.
+    /// Replaces control groups that were removed and created again. Returns the paths of these
+    /// groups with the outcomes.
     pub fn refresh_cgroups(&self) -> Vec<(&Path, io::Result<()>)> {
         let refreshed = self.cgroups.as_ref().map(Cgroups::refresh).unwrap_or_default();
         if !refreshed.is_empty() {
-            // A thread that is missed here becomes a member at its next event.
+            // A thread that this function misses becomes a member at its next event.
             let _ = self.add_cgroup_threads();
         }
         refreshed
@@ -113,14 +114,14 @@ impl Scope {
         ScopeMaps { threads_fd: self.threads.fd(), cgroups }
     }
 
-    /// Returns true if a thread is recorded. Threads that have ended count until their id is
-    /// reused.
+    /// Returns true if a thread is recorded. An ended thread is a member until its id is reused.
     pub fn contains(&self, tid: u32) -> bool {
         let word = self.threads.word(tid as usize / 64 * 8 % SCOPE_BYTES);
         word.is_some_and(|word| word.load(Ordering::Relaxed) >> (tid % 64) & 1 == 1)
     }
 
-    /// Adds or removes a thread. Threads that it creates from now on inherit the change.
+    /// Adds or removes a thread. Threads that the thread creates from now on inherit its
+    /// membership.
     pub fn set_recorded(&self, tid: u32, is_recorded: bool) {
         let Some(word) = self.threads.word(tid as usize / 64 * 8 % SCOPE_BYTES) else { return };
         let bit = 1 << (tid % 64);
@@ -143,14 +144,14 @@ impl Scope {
         }
         let (NewThreadSource::Argument { pid } | NewThreadSource::Field { pid }) = source;
         jump_if_current_member(&mut asm, maps, is_in);
-        // The id may have belonged to a member.
+        // The new thread's id may have belonged to a member.
         asm.load_sized(4, 0, 6, pid);
         load_word_address(&mut asm, maps);
         load_bit(&mut asm);
         asm.alui(alu::XOR, 1, -1);
         asm.atomic(ATOMIC_AND, 2, 0, 1);
-        // The creator may have become a member meanwhile, and its new thread with it
-        // ([`Self::add_cgroup_threads`]); so the bit is not cleared after that.
+        // Meanwhile, [`Self::add_cgroup_threads`] may have added the creator and its new thread; so
+        // the program tests the creator again after it has cleared the bit.
         jump_if_current_member(&mut asm, maps, is_in);
         asm.exit_with(PASS);
         asm.place_label(is_in);
@@ -168,18 +169,18 @@ impl Scope {
 pub enum NewThreadSource {
     /// The `task_struct` that is the first argument of the raw tracepoint.
     Argument {
-        /// The offset of the id.
+        /// The offset of the id in `task_struct`.
         pid: i16,
     },
     /// The tracepoint's record.
     Field {
-        /// The offset of the id.
+        /// The offset of the id in the record.
         pid: i16,
     },
 }
 
 impl NewThreadSource {
-    /// Finds the offset in the argument; returns the raw tracepoint's BTF type, too.
+    /// Finds the id's offset in the argument; also returns the raw tracepoint's BTF type.
     pub fn find_argument(btf: &Btf) -> Option<(Self, u32)> {
         let task = btf.find(Class::Struct, "task_struct")?;
         let place = btf.find_member(task.id, "pid")?;
@@ -188,7 +189,7 @@ impl NewThreadSource {
         Some((Self::Argument { pid }, raw))
     }
 
-    /// Finds the offset in the record.
+    /// Finds the id's offset in the record.
     pub fn find_field(event: &Event) -> Option<Self> {
         let field = event.fields.iter().find(|field| field.name == "pid" && field.size == 4)?;
         i16::try_from(field.offset).ok().map(|pid| Self::Field { pid })
@@ -196,12 +197,12 @@ impl NewThreadSource {
 }
 
 /// Returns true if a field is the id of a thread that the event concerns. In other subsystems, a
-/// pid may be a process's, or another number.
+/// pid may be a process id or another number.
 pub(super) fn is_thread_id(event: &Event, field: &Field) -> bool {
     let is_number = matches!(field.kind, FieldShape::Integer(_)) && field.size == 4;
     let is_pid = field.name == "pid" || field.name.ends_with("_pid");
     let is_of_tasks = matches!(&*event.subsystem, "sched" | "signal" | "task");
-    // `prev_pid` is the thread that a switch happens in.
+    // `prev_pid` is the current thread of a switch.
     let is_said = is_of_tasks || field.type_text == "pid_t";
     is_number && is_pid && is_said && field.name != "prev_pid"
 }
@@ -220,7 +221,7 @@ pub(super) fn jump_if_current_member(asm: &mut Asm, maps: ScopeMaps, is_in: Labe
         asm.call_kernel(CURRENT_TASK_UNDER_CGROUP);
         asm.jumpi(jump::JEQ, 0, 1, is_member);
     }
-    // The thread may have been a member and have moved.
+    // The thread may have been a member and left the control group.
     asm.call_kernel(GET_CURRENT_PID_TGID);
     lower_half(asm, 0);
     jump_if_member(asm, maps, is_known);
@@ -260,7 +261,7 @@ pub(super) fn add_current(asm: &mut Asm, threads: ScopeMaps) {
     asm.atomic(ATOMIC_OR, 2, 0, 1);
 }
 
-/// Removes the current thread from the set; r1 is not zero if it was there.
+/// Removes the current thread from the set; r1 is nonzero if the thread was a member.
 pub(super) fn take_current(asm: &mut Asm, threads: ScopeMaps) {
     let is_not = asm.new_label();
     asm.call_kernel(GET_CURRENT_PID_TGID);
@@ -284,7 +285,7 @@ pub(super) fn jump_if_member(asm: &mut Asm, maps: ScopeMaps, is_in: Label) {
     asm.jump(jump::JSET, 2, 1, is_in);
 }
 
-/// Loads the address of the word with the bit of the thread in r0 into r2.
+/// Loads into r2 the address of the word that has the bit of the thread in r0.
 fn load_word_address(asm: &mut Asm, maps: ScopeMaps) {
     asm.mov(1, 0);
     asm.alui(alu::RSH, 1, 6);
@@ -294,7 +295,7 @@ fn load_word_address(asm: &mut Asm, maps: ScopeMaps) {
     asm.alu(alu::ADD, 2, 1);
 }
 
-/// Loads the bit of the thread in r0 into r1.
+/// Loads the bit of the thread in r0 into r1, as a mask.
 fn load_bit(asm: &mut Asm) {
     asm.alui(alu::AND, 0, 63);
     asm.movi(1, 1);

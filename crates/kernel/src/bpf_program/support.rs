@@ -1,5 +1,5 @@
-//! A check whether this process can record with BPF: it creates a map and loads a program, and
-//! drops both. It attaches to no event.
+//! Checks if this process can record with BPF: creates a map and loads a program, and drops both.
+//! The program is attached to no event.
 
 use std::fmt;
 use std::io;
@@ -15,7 +15,7 @@ use crate::bpf_sys::bpf::LoadError;
 /// The reason why recording with BPF is impossible.
 #[derive(Debug)]
 pub struct Refusal {
-    /// The refused operation.
+    /// The operation that failed.
     pub what: &'static str,
     /// The kernel's error; `None`: the kernel was not called.
     pub error: Option<IoError>,
@@ -42,14 +42,14 @@ impl Refusal {
 ///
 /// # Errors
 ///
-/// If they cannot.
+/// If this process cannot record with BPF.
 pub fn check_support() -> Result<(), Refusal> {
     let refused = |what| move |error: io::Error| Refusal { what, error: Some(error.into()) };
     // The reader relies on the order of the program's stores, which only x86-64 keeps.
     if !cfg!(target_arch = "x86_64") {
         return Err(Refusal { what: "recording with BPF on this processor", error: None });
     }
-    // A map that can be mapped: Linux 5.5.
+    // A map that processes can mmap requires Linux 5.5.
     Scope::new().map_err(refused("a map of bpf(2)"))?;
     let program = generate_newest_instruction().unwrap_or_default();
     LoadedProgram::load(&program).map(drop).map_err(|error| {
@@ -59,7 +59,7 @@ pub fn check_support() -> Result<(), Refusal> {
     check_tracepoint_access().map_err(refused("perf_event_open(2) of kernel events"))
 }
 
-/// Generates a program with the newest instruction that recording uses: an exchange, of Linux 5.12.
+/// Generates a program with the newest instruction that recording uses: exchange, of Linux 5.12.
 fn generate_newest_instruction() -> Option<Vec<u8>> {
     /// RFC 9669, 5.3: XCHG.
     const EXCHANGE: i32 = 0xe1;

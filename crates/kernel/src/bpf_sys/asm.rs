@@ -4,11 +4,11 @@ use trackway_jit::insn::{
     CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, alu, call, class, jump, mode, size, source,
 };
 
-/// A place in the program that may not be known yet.
+/// A position in the program, which may be assigned later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Label(usize);
 
-/// A field to fill in when a label's place is known.
+/// The part of an instruction that depends on a label's position.
 #[derive(Debug, Clone, Copy)]
 enum Fixup {
     /// The offset of a jump.
@@ -17,7 +17,7 @@ enum Fixup {
     Call,
 }
 
-/// The instructions so far.
+/// A program under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Asm {
     pub(crate) insns: Vec<Insn>,
@@ -29,11 +29,11 @@ pub(crate) struct Asm {
 
 /// The source register of an [`LDDW`] that loads the address of a map's value.
 pub(crate) const MAP_VALUE: u8 = 2;
-/// Placeholders for descriptors of maps not created yet: the scratch area's and the masks'.
+/// Placeholders for descriptors of maps not created yet: the scratch area map and the mask map.
 pub(crate) const AREA_PLACEHOLDER: i32 = 0;
 pub(crate) const MASKS_PLACEHOLDER: i32 = -1;
 
-/// The number of a register.
+/// The number of a BPF register.
 pub(crate) type Register = u8;
 
 impl Asm {
@@ -42,18 +42,18 @@ impl Asm {
         Label(self.places.len() - 1)
     }
 
-    /// Places a label here.
+    /// Assigns the current position to a label.
     pub(crate) fn place_label(&mut self, label: Label) {
         self.places[label.0] = Some(self.insns.len());
     }
 
-    /// Begins a function here.
+    /// Begins a function at the current position.
     pub(crate) fn begin_function(&mut self, label: Label, name: impl Into<String>) {
         self.place_label(label);
         self.functions.push((self.insns.len(), name.into()));
     }
 
-    /// Gives a label the place of another one.
+    /// Assigns the position of another label to a label.
     pub(crate) fn alias_label(&mut self, label: Label, other: Label) {
         self.places[label.0] = self.places[other.0];
     }
@@ -162,7 +162,7 @@ impl Asm {
         self.push_op(class::JMP | code, dst, 0, 0, immediate);
     }
 
-    /// Adds a jump of another program, with a new target.
+    /// Adds a jump that was copied from another program, with a new target.
     pub(crate) fn push_jump(&mut self, insn: Insn, to: Label) {
         if insn.op & 0xf0 == jump::JA {
             return self.goto(to);
@@ -204,13 +204,14 @@ impl Asm {
         self.push_op(EXIT, 0, 0, 0, 0);
     }
 
-    /// Returns a number.
+    /// Ends the program with this return value.
     pub(crate) fn exit_with(&mut self, number: i32) {
         self.movi(0, number);
         self.exit();
     }
 
-    /// Resolves labels. Returns false if one has no place, or is too far away.
+    /// Resolves labels. Returns false if a label has no position, or a jump's target is too far
+    /// away.
     pub(crate) fn finish(&mut self) -> bool {
         let fixups = std::mem::take(&mut self.fixups);
         fixups.into_iter().all(|(at, label, fix)| {
@@ -236,7 +237,7 @@ const fn size_of_bytes(bytes: u32) -> u8 {
 }
 
 impl Asm {
-    /// Encodes all instructions; `None`: see [`Self::finish`].
+    /// Encodes all instructions; `None`: [`Self::finish`] failed.
     pub(crate) fn bytes(mut self) -> Option<Vec<u8>> {
         let is_finished = self.finish();
         is_finished.then(|| self.insns.iter().flat_map(|insn| insn.encode()).collect())

@@ -1,7 +1,7 @@
-//! The bpf(2) system call: maps with values, programs, and single runs of them.
+//! The bpf(2) system call: maps with values, programs, and single runs of programs.
 //!
-//! Objects are reachable through their descriptors only, and the kernel frees them when these are
-//! closed: nothing is pinned.
+//! BPF objects are reachable through their descriptors only, and nothing is pinned: the kernel
+//! frees an object when its descriptors are closed.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
@@ -73,7 +73,7 @@ struct ProgLoad {
     line_info_count: u32,
     attach_btf_id: u32,
     attach_prog_fd: u32,
-    /// Explicit padding, as [`BtfLoad::log_true_size`].
+    /// Explicit padding, because the kernel reads these bytes.
     core_relo_count: u32,
 }
 
@@ -82,7 +82,7 @@ struct ProgLoad {
 struct ProgRun {
     prog_fd: u32,
     result: u32,
-    /// Data and context: none.
+    /// Data and context of the run: none.
     nothing: [u64; 8],
 }
 
@@ -99,11 +99,11 @@ pub(crate) unsafe fn bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> 
 }
 
 pub(crate) fn own_fd(fd: i32) -> OwnedFd {
-    // SAFETY: bpf(2) has just opened it, and it has no other owner.
+    // SAFETY: bpf(2) has just opened the descriptor, and it has no other owner.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// A kernel array of descriptors' objects.
+/// A kernel array of objects that descriptors identify.
 #[derive(Debug)]
 pub(crate) struct DescriptorArray(OwnedFd);
 
@@ -113,11 +113,11 @@ impl DescriptorArray {
         let (key_size, value_size) = (4, 4);
         let mut create =
             MapCreate { map_type, key_size, value_size, max_entries, ..MapCreate::default() };
-        // SAFETY: there are no addresses in it.
+        // SAFETY: the attribute contains no addresses.
         unsafe { bpf(MAP_CREATE, &mut create) }.map(|map| Self(own_fd(map)))
     }
 
-    /// Sets an entry.
+    /// Sets an entry of the array.
     pub(crate) fn set(&self, index: u32, what: BorrowedFd<'_>) -> io::Result<()> {
         let mut value = what.as_raw_fd().cast_unsigned();
         let mut element = MapElement {
@@ -137,10 +137,10 @@ impl DescriptorArray {
     }
 }
 
-/// The reason why a program is not loaded.
+/// The reason why the kernel did not load a program.
 #[derive(Debug)]
 pub enum LoadError {
-    /// BPF is not available, or not to this process.
+    /// BPF is not available at all, or not to this process.
     Unavailable(IoError),
     /// The verifier refuses the program; its log has the reason.
     Refused(IoError, String),
@@ -159,7 +159,7 @@ impl std::fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// A kernel array of values of one size.
+/// A kernel array of values of equal size.
 #[derive(Debug)]
 pub(crate) struct ArrayMap {
     map: OwnedFd,
@@ -173,7 +173,7 @@ impl ArrayMap {
         let map_type = MAP_TYPE_ARRAY;
         let mut create =
             MapCreate { map_type, key_size: 4, value_size, max_entries: count, map_flags: 0 };
-        // SAFETY: there are no addresses in it.
+        // SAFETY: the attribute contains no addresses.
         let map = own_fd(unsafe { bpf(MAP_CREATE, &mut create) }?);
         Ok(Self { map, value_bytes })
     }
@@ -183,12 +183,12 @@ impl ArrayMap {
         self.map.as_raw_fd()
     }
 
-    /// Writes a value.
+    /// Writes the value at index `number`.
     pub(crate) fn set(&self, number: u32, value: &mut [u8]) -> io::Result<()> {
         self.access_element(MAP_UPDATE, number, value)
     }
 
-    /// Reads a value.
+    /// Reads the value at index `number`.
     pub(crate) fn get(&self, number: u32, value: &mut [u8]) -> io::Result<()> {
         self.access_element(MAP_LOOKUP, number, value)
     }
@@ -200,7 +200,8 @@ impl ArrayMap {
         let value = value.as_mut_ptr();
         let mut element =
             MapElement { map_fd: raw_fd(&self.map), zero: 0, key: &raw const key, value, flags: 0 };
-        // SAFETY: the key has the map's size, and the value that of its values (checked above).
+        // SAFETY: the key has the map's size, and the value has the map's value size (checked
+        // above).
         unsafe { bpf(command, &mut element) }.map(drop)
     }
 }
@@ -224,7 +225,7 @@ pub(crate) fn load_btf(types: &[u8]) -> io::Result<OwnedFd> {
     unsafe { bpf(BTF_LOAD, &mut load) }.map(own_fd)
 }
 
-/// Creates a map with this only value; `None`: the value is empty.
+/// Creates a map with `value` as its only value; `None`: the value is empty.
 pub(crate) fn create_constant_map(value: &[u8]) -> io::Result<Option<ArrayMap>> {
     if value.is_empty() {
         return Ok(None);
@@ -237,7 +238,7 @@ pub(crate) fn create_constant_map(value: &[u8]) -> io::Result<Option<ArrayMap>> 
 /// Runs a program once without data; returns its result.
 pub(crate) fn run_program(program: &OwnedFd) -> io::Result<u32> {
     let mut run = ProgRun { prog_fd: raw_fd(program), ..ProgRun::default() };
-    // SAFETY: there are no addresses in it.
+    // SAFETY: the attribute contains no addresses.
     unsafe { bpf(PROG_RUN, &mut run) }?;
     Ok(run.result)
 }
@@ -251,7 +252,7 @@ pub(crate) struct ProgramKind {
     pub(crate) attach_btf_id: u32,
 }
 
-/// The types of a program's functions.
+/// The BTF types and function records of a program.
 pub(crate) struct Functions<'a> {
     btf_fd: u32,
     infos: &'a [u8],
@@ -265,8 +266,8 @@ impl<'a> Functions<'a> {
     }
 }
 
-/// Loads a program with a licence that ends in a NUL. The verifier writes its log to `log`, if that
-/// is not empty.
+/// Loads a program; `license` ends in a NUL. The verifier writes its log to `log`, unless `log` is
+/// empty.
 pub(crate) fn load_program(
     kind: ProgramKind,
     bytes: &[u8],
@@ -299,8 +300,8 @@ pub(crate) fn load_program(
         attach_prog_fd: 0,
         core_relo_count: 0,
     };
-    /// The verifier gives up at a signal, even at one that only stops or continues the process;
-    /// several may follow one another.
+    /// Most attempts to load a program. The verifier gives up at a signal, even at one that only
+    /// stops or continues the process; several signals may follow one another.
     const TRIES: u32 = 200;
     for _ in 1..TRIES {
         // SAFETY: instructions, licence and records have these sizes and are only read; the log has
@@ -310,6 +311,7 @@ pub(crate) fn load_program(
             done => return done.map(own_fd),
         }
     }
-    // SAFETY: as above.
+    // SAFETY: instructions, licence and records are only read; these buffers and the log have the
+    // given sizes.
     unsafe { bpf(PROG_LOAD, &mut load) }.map(own_fd)
 }

@@ -1,5 +1,5 @@
-//! Types of a program's functions (Documentation/bpf/btf.rst). The kernel requires them for
-//! programs that take a function's address.
+//! BTF types of a program's functions (Documentation/bpf/btf.rst). The kernel requires these types
+//! for programs that take a function's address.
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
@@ -10,7 +10,7 @@ const KIND_SHIFT: u32 = 24;
 /// Size of a record that gives the type of the function at an instruction.
 pub(crate) const INFO_BYTES: u32 = 8;
 
-/// Types of functions.
+/// BTF types of a program's functions.
 #[derive(Debug)]
 pub(crate) struct Btf {
     /// The types for BPF_BTF_LOAD.
@@ -19,11 +19,11 @@ pub(crate) struct Btf {
     pub(crate) infos: Vec<u8>,
 }
 
-/// Describes the functions that begin at these instructions and have these names.
+/// Describes functions by their first instructions and their names.
 pub(crate) fn describe_functions(functions: &[(usize, String)]) -> Btf {
     let word = |bytes: &mut Vec<u8>, word: u32| bytes.extend(word.to_le_bytes());
     let (mut types, mut strings, mut infos) = (Vec::new(), vec![0], Vec::new());
-    // Type 1: that of all functions. Static functions need no arguments.
+    // Type 1: the prototype of all functions. Static functions need no arguments.
     for field in [0, FUNCTION_TYPE << KIND_SHIFT, 0] {
         word(&mut types, field);
     }

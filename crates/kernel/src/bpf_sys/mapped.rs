@@ -1,6 +1,6 @@
 //! A mapped kernel array: memory that BPF programs share with this process.
 //!
-//! It has no name: the kernel frees it with its last descriptor, mapping and program.
+//! The map has no name: the kernel frees it with its last descriptor, mapping and program.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
@@ -12,10 +12,10 @@ use trackway_ring::{Control, Geometry, Region};
 
 use crate::bpf_sys::bpf::{MAP_CREATE, MAP_TYPE_ARRAY, MapCreate, bpf, own_fd};
 
-/// The flag of a map that can be mapped (include/uapi/linux/bpf.h).
+/// The flag of a map that processes can mmap (include/uapi/linux/bpf.h).
 const F_MMAPABLE: u32 = 1 << 10;
 
-/// A mapped array.
+/// A kernel array mapped into this process.
 #[derive(Debug)]
 pub(crate) struct MappedArray {
     map: OwnedFd,
@@ -26,11 +26,11 @@ pub(crate) struct MappedArray {
 // SAFETY: the mapping belongs to this value and stays in place; concurrent writes by programs are
 // read and written as atomics and by raw copies only.
 unsafe impl Send for MappedArray {}
-// SAFETY: as above.
+// SAFETY: threads access the mapping, which stays in place, by atomics and raw copies only.
 unsafe impl Sync for MappedArray {}
 
 impl MappedArray {
-    /// Creates `count` elements of `bytes` bytes, a multiple of eight; all zero.
+    /// Creates an array of `count` elements, all zero. `element_bytes` is a multiple of eight.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl MappedArray {
             max_entries: u32::try_from(count).map_err(|_| too_large())?,
             map_flags: F_MMAPABLE,
         };
-        // SAFETY: there are no addresses in it.
+        // SAFETY: the attribute contains no addresses.
         let map = own_fd(unsafe { bpf(MAP_CREATE, &mut create) }?);
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let (any, fd) = (std::ptr::null_mut(), map.as_raw_fd());
@@ -68,34 +68,34 @@ impl MappedArray {
     fn address_at<T>(&self, at: usize, count: usize) -> Option<NonNull<T>> {
         let bytes = size_of::<T>().checked_mul(count)?;
         let is_within = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
-        // SAFETY: within the mapping.
+        // SAFETY: the address is within the mapping.
         (is_within && at.is_multiple_of(align_of::<T>()))
             .then(|| unsafe { self.base.add(at) }.cast())
     }
 
     /// Returns the word at offset `at`.
     pub(crate) fn word(&self, at: usize) -> Option<&AtomicU64> {
-        // SAFETY: within the mapping, aligned, and an atomic.
+        // SAFETY: the word is within the mapping, aligned, and an atomic.
         self.address_at(at, 1).map(|place| unsafe { place.as_ref() })
     }
 
-    /// Returns the region whose control lines are at offset `at`, followed by its table.
+    /// Returns the region with control lines at offset `at`, followed by the region's table.
     pub(crate) fn region(&self, at: usize, geometry: Geometry) -> Option<Region<'_>> {
         let count = geometry.sub_count() as usize;
         let control = self.address_at::<Control>(at, 1)?;
         let table = self.address_at::<AtomicU32>(at + CONTROL_BYTES, count)?;
-        // SAFETY: within the mapping, aligned, and all of both are atomics.
+        // SAFETY: control lines and table are within the mapping, aligned, and consist of atomics.
         let (control, table) = unsafe {
             (control.as_ref(), std::slice::from_raw_parts(table.as_ptr().cast_const(), count))
         };
         Some(Region { control, table, geometry })
     }
 
-    /// Copies the bytes at offset `at`; false: they are not within the mapping.
+    /// Copies the bytes at offset `at`; returns false if they are not within the mapping.
     pub(crate) fn copy(&self, at: usize, into: &mut [u8]) -> bool {
         let Some(from) = self.address_at::<u8>(at, into.len()) else { return false };
-        // SAFETY: within the mapping; programs may write there at the same time, so it is a raw
-        // copy.
+        // SAFETY: the bytes are within the mapping; programs may write there at the same time, so
+        // this is a raw copy.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into.as_mut_ptr(), into.len()) };
         true
     }

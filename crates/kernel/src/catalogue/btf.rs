@@ -6,7 +6,8 @@
 //! loop forever.
 //!
 //! Other crates do more and are slower: aya-obj 0.3 copies each type into a tree (to relocate
-//! programs, which is not needed here), btf-rs is LGPL, btf 0.5 reads a file one type at a time.
+//! programs, which the recorder does not need), btf-rs is LGPL, btf 0.5 reads a file one type at a
+//! time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,24 +20,24 @@ use super::model::{Member, Structure, Symbol, Symbols};
 
 /// The file with the running kernel's types.
 pub const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
-/// Longest file that is read. (Linux 6.18 here: 5.5 MB; distributions: 6 to 12 MB.)
+/// Longest BTF file, in bytes. (Linux 6.18 here: 5.5 MB; distributions: 6 to 12 MB.)
 pub const BTF_BYTES_MAX: u64 = 256 << 20;
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
 const TYPE_BYTES: usize = 12;
-/// Longest chain of names and qualifiers before a type.
+/// Longest chain of type names and qualifiers before a type.
 const CHAIN_MAX: usize = 32;
-/// Longest name, in bytes; longer ones are cut.
+/// Longest name, in bytes; the reader truncates longer names.
 const NAME_BYTES_MAX: usize = 512;
-/// Most members of a structure that are visited, with nested ones.
+/// Most visited members of a structure, including members of nested structures.
 const MEMBERS_MAX: usize = 4096;
-/// Deepest nesting of structures that is visited.
+/// Deepest visited nesting of structures.
 const DEPTH_MAX: usize = 8;
 /// Longest path of a nested member, in bytes.
 const PATH_BYTES_MAX: usize = 1024;
 
-/// The class of a type.
+/// The class of a BTF type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the format's")]
 pub enum Class {
@@ -84,7 +85,7 @@ impl Class {
         Self::Enum64,
     ];
 
-    /// Returns the size of the data after a type with this many parts.
+    /// Returns the size of the data that follows a type with `count` parts.
     const fn extra_bytes(self, count: usize) -> usize {
         match self {
             Self::Int | Self::Var | Self::DeclTag => 4,
@@ -103,12 +104,12 @@ impl Class {
     }
 }
 
-/// The error that bytes are no valid types.
+/// The error that bytes are not valid BTF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BtfError {
-    /// The offset of the problem.
+    /// The offset of the invalid data.
     pub offset: usize,
-    /// The problem.
+    /// A description of the problem.
     pub what: &'static str,
 }
 
@@ -124,28 +125,28 @@ impl std::error::Error for BtfError {}
 #[derive(Debug)]
 pub struct Btf {
     bytes: Vec<u8>,
-    /// Beginning and end of the strings.
+    /// Offsets of the beginning and end of the strings.
     strings: (usize, usize),
     /// The offset of each type, from id 1 on.
     offsets: Vec<u32>,
-    /// Ids of named types, by the hash of the name.
+    /// Ids of named types, sorted by the hash of the name.
     by_name: OnceLock<Vec<(u32, u32)>>,
-    /// Enumerators by the hash of the name: hash, type, index in it.
+    /// Enumerators sorted by the hash of the name: hash, type id, index in the type.
     enumerators: OnceLock<Vec<(u32, u32, u32)>>,
 }
 
-/// A type.
+/// A BTF type.
 #[derive(Debug, Clone, Copy)]
 pub struct Type<'btf> {
     /// The type's id.
     pub id: u32,
     /// The type's class.
     pub class: Class,
-    /// The name, or an empty string.
+    /// The type's name, or an empty string.
     pub name: &'btf str,
-    /// The size in bytes, or the id of another type, by class.
+    /// The type's size in bytes, or the id of another type, by class.
     pub size_or_type: u32,
-    /// The kind flag, whose meaning depends on the class.
+    /// The type's kind flag, whose meaning depends on the class.
     flag: bool,
     extra: &'btf [u8],
 }
@@ -153,24 +154,24 @@ pub struct Type<'btf> {
 /// A member of a structure, as in BTF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawMember<'btf> {
-    /// The name, or an empty string.
+    /// The member's name, or an empty string.
     pub name: &'btf str,
-    /// The type's id.
+    /// The id of the member's type.
     pub type_id: u32,
-    /// The offset in bits.
+    /// The member's offset in bits.
     pub bit_offset: u32,
-    /// The number of bits of a bit field; else 0.
+    /// The number of bits if the member is a bit field; else 0.
     pub bits: u32,
 }
 
-/// A variable in a section.
+/// A variable in an ELF section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SectionVariable {
-    /// The variable's type id.
+    /// The id of the variable's type.
     pub type_id: u32,
-    /// The offset in the section.
+    /// The variable's offset in the section.
     pub offset: u32,
-    /// The size in bytes.
+    /// The variable's size in bytes.
     pub size: u32,
 }
 
@@ -185,7 +186,7 @@ fn read_u32s(bytes: &[u8]) -> impl Iterator<Item = u32> {
 }
 
 impl Btf {
-    /// Reads little-endian types.
+    /// Parses little-endian BTF.
     ///
     /// # Errors
     ///
@@ -236,7 +237,7 @@ impl Btf {
         self.offsets.is_empty()
     }
 
-    /// Returns the string at an offset; an empty one if there is none.
+    /// Returns the string at an offset, or an empty string if the offset is invalid.
     fn string(&self, offset: u32) -> &str {
         let strings = &self.bytes[self.strings.0..self.strings.1];
         let bytes = strings.get(offset as usize..).unwrap_or_default();
@@ -283,7 +284,7 @@ impl Btf {
             .find(|of| of.class == class && of.name == name)
     }
 
-    /// Skips names and qualifiers before a type; `None` for void and for endless chains.
+    /// Skips type names and qualifiers before a type; `None` for void and for endless chains.
     pub fn resolve(&self, mut id: u32) -> Option<Type<'_>> {
         for _ in 0..CHAIN_MAX {
             let of = self.get(id)?;
@@ -310,8 +311,8 @@ impl Btf {
         })
     }
 
-    /// Finds a member by a path: member names with dots, through nested structures with or without
-    /// names, but not through pointers.
+    /// Finds a member by a path: member names separated by dots, through nested structures, named
+    /// or anonymous, but not through pointers.
     pub fn find_member(&self, id: u32, path: &str) -> Option<RawMember<'_>> {
         let mut place = RawMember { name: "", type_id: id, bit_offset: 0, bits: 0 };
         let mut left = MEMBERS_MAX;
@@ -347,8 +348,8 @@ impl Btf {
         None
     }
 
-    /// Returns the enumerators of an enumeration: names, and values as 64 bits (signed ones
-    /// extended).
+    /// Returns the enumerators of an enumeration: names, and 64-bit values (sign-extended if
+    /// signed).
     pub fn enumerators<'btf>(
         &'btf self,
         of: &Type<'btf>,
@@ -372,7 +373,7 @@ impl Btf {
         })
     }
 
-    /// Returns the parameters of a prototype: names, which may be empty, and types.
+    /// Returns the parameters of a function prototype: names, which may be empty, and types.
     pub fn parameters<'btf>(&'btf self, of: &Type<'btf>) -> impl Iterator<Item = (&'btf str, u32)> {
         let (parts, _) = if of.class == Class::FuncProto { of.extra } else { &[] }.as_chunks::<8>();
         parts.iter().map(|part| {
@@ -400,9 +401,10 @@ impl Btf {
         Some((element, words.nth(1)?))
     }
 
-    /// Returns the integer that a type is: an `int`, an enumeration or a pointer, under any name.
+    /// Returns the integer that represents a type: an `int`, an enumeration or a pointer, under any
+    /// name.
     pub fn scalar(&self, id: u32) -> Option<Scalar> {
-        /// The word after an integer has its bits, their offset and their encoding.
+        /// The word after an integer type contains its bits, their offset and their encoding.
         const SIGNED: u32 = 1;
         const BOOL: u32 = 4;
         let of = self.resolve(id)?;
@@ -424,7 +426,7 @@ impl Btf {
         }
     }
 
-    /// Returns the type in C.
+    /// Returns the C declaration of a type.
     pub fn type_text(&self, id: u32) -> String {
         let (mut front, mut back, mut id) = (String::new(), String::new(), id);
         for _ in 0..CHAIN_MAX {
@@ -437,7 +439,7 @@ impl Btf {
                     ""
                 }
                 Class::Const => {
-                    // `const` belongs to the pointee or to the pointer.
+                    // `const` qualifies the pointee or the pointer.
                     if back.starts_with('*') || back.is_empty() { "const " } else { "" }
                 }
                 Class::Volatile | Class::Restrict | Class::TypeTag => "",
@@ -462,7 +464,7 @@ impl Btf {
         "?".into()
     }
 
-    /// Returns a structure or union of the kernel's ABI to user space, with its integer members.
+    /// Returns a structure or union of the kernel's user-space ABI, with its integer members.
     pub fn structure(&self, name: &str) -> Option<Structure> {
         let of = self.find(Class::Struct, name).or_else(|| self.find(Class::Union, name));
         let alias = || self.find(Class::Typedef, name).and_then(|of| self.resolve(of.id));
@@ -500,7 +502,7 @@ impl Btf {
     }
 }
 
-/// Collected members, and the number that may still be visited.
+/// Collected members, and the number of members that may still be visited.
 struct MemberCollector {
     all: Vec<Member>,
     left: usize,
@@ -512,12 +514,12 @@ fn format_declaration(front: &str, tag: &str, name: &str, back: &str) -> String 
     format!("{front}{tag}{name}{space}{back}")
 }
 
-/// Hashes with FNV-1a, 32 bits; equal hashes are compared by name.
+/// Returns the 32-bit FNV-1a hash of a name; lookups compare names with equal hashes.
 fn hash_name(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// The three words of a type.
+/// The three words at the beginning of a type.
 struct TypeHeader {
     name: u32,
     class: Class,

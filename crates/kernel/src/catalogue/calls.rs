@@ -1,9 +1,9 @@
 //! System calls: numbers, arguments and their meanings, from `calls.txt`, completed by rules of
 //! type and name.
 //!
-//! tracefs has no numbers, and the crates with numbers (`syscalls`, `syscall-numbers`) have nothing
-//! else. So one table has everything, and a call's line shows what is recorded of it. A test
-//! compares its numbers with those of the C library.
+//! tracefs has no call numbers, and the crates with numbers (`syscalls`, `syscall-numbers`) have
+//! nothing else. So one table has everything, and a call's line shows which of its data is
+//! recorded. A test compares the table's numbers with the C library's.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -23,32 +23,32 @@ const TABLE: &str = include_str!("calls.txt");
 pub(crate) const SUBSYSTEM: &str = "syscalls";
 /// Most arguments of a call.
 const ARGUMENTS_MAX: usize = 6;
-/// The value of "the current folder" (linux/fcntl.h).
+/// The special descriptor for the current folder (linux/fcntl.h).
 const AT_FDCWD: u64 = 0xffff_ff9c;
 
-/// A line of the table.
+/// A system call, from a line of the table.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CallDescription {
-    /// The number on x86-64.
+    /// The call's number on x86-64.
     pub(crate) number: u32,
-    /// The kernel's name.
+    /// The call's name in the kernel.
     pub(crate) name: &'static str,
-    /// The name for programs.
+    /// The call's name in programs.
     pub(crate) known_as: &'static str,
     pub(crate) parameters: Vec<Parameter<'static>>,
     returned: ResultKind,
 }
 
-/// An argument.
+/// An argument of a system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Parameter<'text> {
     type_text: &'text str,
     name: &'text str,
-    /// The note after the colon.
+    /// The note after the colon, which describes the argument's meaning.
     note: &'text str,
 }
 
-/// Returns all calls of the table, in the order of their numbers.
+/// Returns all calls of the table, in the order of call numbers.
 pub(crate) fn call_table() -> &'static [CallDescription] {
     static CALLS: LazyLock<Vec<CallDescription>> = LazyLock::new(|| {
         let lines = TABLE.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
@@ -94,7 +94,7 @@ pub(super) fn find_call(name: &str) -> Option<&'static CallDescription> {
     BY_NAME.get(name).copied()
 }
 
-/// Structures that arguments point to, each looked up once.
+/// Structures that arguments point to; each is looked up once.
 #[derive(Debug, Default)]
 pub(crate) struct Structures {
     found: HashMap<String, Arc<Structure>>,
@@ -117,7 +117,7 @@ impl Structures {
     }
 }
 
-/// Returns the call and the phase of a tracefs event.
+/// Returns the call and the phase of a tracefs event's name.
 pub(crate) fn parse_event_name(event: &str) -> Option<(&str, Phase)> {
     let event = event.strip_prefix(compat::PREFIX).unwrap_or(event);
     let enter = event.strip_prefix("sys_enter_").map(|call| (call, Phase::Enter));
@@ -125,7 +125,7 @@ pub(crate) fn parse_event_name(event: &str) -> Option<(&str, Phase)> {
 }
 
 /// Describes the entry or exit of a call: from the entry's fields in tracefs (without
-/// `__syscall_nr`), or from the table if there are none.
+/// `__syscall_nr`), or from the table if tracefs has no fields.
 pub(crate) fn describe_call(
     name: &str,
     phase: Phase,
@@ -167,7 +167,7 @@ pub(crate) fn describe_call(
     }
 }
 
-/// Describes the entry or exit of a call by a 32-bit number; `None`: there is no call of this name.
+/// Describes the entry or exit of a call by a 32-bit number; `None`: no call has this name.
 pub(crate) fn describe_compat_call(
     name: &str,
     phase: Phase,
@@ -181,7 +181,7 @@ pub(crate) fn describe_compat_call(
         Some(_) => line.narrow(field),
         None => field,
     });
-    // The exit describes only arguments with pointees.
+    // At the exit, only arguments with pointees are fields.
     let is_recorded = |field: &Field| {
         phase == Phase::Enter || field.argument.is_none() || field.pointee.is_some()
     };
@@ -212,11 +212,11 @@ fn call_fields(
             argument_field(parameters, index, btf, structures);
         let is_there = match phase {
             Phase::Enter => true,
-            // Texts again, for those that were unreadable at the entry.
+            // The exit retries texts that were unreadable at the entry.
             Phase::Exit => is_output || matches!(field.pointee, Some(Pointee::Text)),
         };
         if is_there {
-            // The caller sets the vectors, even those for results.
+            // The caller sets the vectors, even vectors for results.
             let is_read = match (phase, &field.pointee) {
                 (Phase::Enter, Some(Pointee::Vectors(_))) => true,
                 (Phase::Enter, _) => is_input,
@@ -229,7 +229,7 @@ fn call_fields(
     fields
 }
 
-/// The result's offset in tracefs: after the common fields and the number.
+/// The offset of the result in tracefs: after the common fields and the call number.
 const RESULT_OFFSET: u32 = 16;
 
 fn result_field(returned: ResultKind) -> Field {
@@ -303,7 +303,8 @@ fn argument_field(
     ArgumentField { is_input, is_output, field }
 }
 
-/// Returns the argument with the size of a structure: the next one, if its name says so.
+/// Returns the argument with the size of a structure: the next argument, if its name is a size's
+/// name.
 fn size_argument(parameters: &[Parameter<'_>], index: usize) -> Option<u8> {
     let name = parameters.get(index + 1)?.name;
     u8::try_from(index + 1).ok().filter(|_| ["size", "usize"].contains(&name))
@@ -314,7 +315,7 @@ fn typedef_scalar(btf: &Btf, type_text: &str) -> Option<Scalar> {
     btf.scalar(btf.find(Class::Typedef, name)?.id)
 }
 
-/// Returns the note for an argument by rules of type and name.
+/// Returns the note for an argument, by rules of type and name.
 fn note_by_rule(parameters: &[Parameter<'_>], index: usize) -> String {
     let Parameter { type_text, name, .. } = parameters[index];
     let next = parameters.get(index + 1);
@@ -388,7 +389,7 @@ fn parse_pointee(
         "message" => Some(Pointee::Message),
         "struct" | "structs" => {
             let structure = structure();
-            // A structure of unknown size is only an address.
+            // A structure of unknown size is recorded as an address only.
             (structure.bytes > 0).then_some(Pointee::Structures(structure, length))
         }
         "i32" => integers(Scalar::I32),
@@ -412,27 +413,27 @@ fn parse_length(text: &str, place: impl Fn(&str) -> Option<u8>) -> Option<Length
     }
 }
 
-/// Returns true for `AT_FDCWD`, which can replace a folder's descriptor.
+/// Returns true for `AT_FDCWD`, which programs can pass instead of a folder's descriptor.
 pub fn is_current_folder(value: u64) -> bool {
     value & 0xffff_ffff == AT_FDCWD
 }
 
-/// Returns names of `ioctl` requests.
+/// Returns the names of `ioctl` requests.
 pub fn ioctl_request_names() -> Arc<Symbols> {
     names::find_set("ioctl").unwrap_or_default()
 }
 
-/// Returns names of file types in modes.
+/// Returns the names of file types in file modes.
 pub fn file_type_names() -> Arc<Symbols> {
     names::find_set("file_type").unwrap_or_default()
 }
 
-/// Returns names of signals.
+/// Returns the names of signals.
 pub fn signal_names() -> Arc<Symbols> {
     names::find_set("signal").unwrap_or_default()
 }
 
-/// Returns names of special values of signal handlers.
+/// Returns the names of special values of signal handlers.
 pub fn signal_handler_names() -> Arc<Symbols> {
     names::find_set("handler").unwrap_or_default()
 }
@@ -465,7 +466,7 @@ mod tests {
                 let is_structure = matches!(kind, "struct" | "structs");
                 let is_known = word.is_empty() || is_structure || of.meaning != Meaning::Plain;
                 assert!(is_known, "{}: {word}", call.name);
-                // Lengths name existing arguments.
+                // Each length in a note must name an existing argument.
                 let length = word.split_once(' ').map(|(_, length)| length);
                 let place = |name: &str| {
                     let at = call.parameters.iter().position(|of| of.name == name);
@@ -481,7 +482,7 @@ mod tests {
         }
     }
 
-    /// From the C library's header, if it is installed.
+    /// RUN the table against the C library's header, if it is installed.
     #[test]
     fn numbers_are_those_of_the_c_library() {
         let header = "/usr/include/x86_64-linux-gnu/asm/unistd_64.h";

@@ -1,12 +1,12 @@
-//! System calls by 32-bit numbers: those of 32-bit processes, and `int $0x80` in any process.
+//! System calls by 32-bit numbers: calls of 32-bit processes, and `int $0x80` in any process.
 //!
-//! A table (`compat.txt`) has their numbers and arguments: mostly those of the 64-bit call, with
-//! numbers and pointers half as wide. A pointee is recorded if it is the same in both: text, socket
-//! addresses, integers of fixed size, structures without members as wide as a register. It is also
-//! recorded if its 32-bit form is known: arrays of text addresses, `struct compat_iovec`, `struct
-//! compat_msghdr` (linux/compat.h, linux/socket.h). Otherwise only the pointer is recorded. tracefs
-//! lacks these events; LTTng has them (`compat_syscall_entry_…`) and records them with the 64-bit
-//! ones.
+//! A table (`compat.txt`) has the calls' numbers and arguments: mostly the arguments of the 64-bit
+//! call, with numbers and pointers half as wide. A pointee is recorded if both calls use the same
+//! layout: text, socket addresses, integers of fixed size, structures without register-sized
+//! members. A pointee is also recorded if its 32-bit layout is known: arrays of text addresses,
+//! `struct compat_iovec`, `struct compat_msghdr` (linux/compat.h, linux/socket.h). Otherwise only
+//! the pointer is recorded. tracefs lacks these events; LTTng has them (`compat_syscall_entry_…`)
+//! and records them together with 64-bit calls.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -19,9 +19,9 @@ use super::select::Selection;
 use trackway_schema::Scalar;
 
 const TABLE: &str = include_str!("compat.txt");
-/// The prefix of their names.
+/// The prefix of these events' names.
 pub(super) const PREFIX: &str = "compat_";
-/// Structures with wide members that are the same for 32-bit programs by design.
+/// Structures with wide members that have the same layout for 32-bit programs by design.
 const SHARED_STRUCTURES: [&str; 15] = [
     "__kernel_timespec",
     "__kernel_itimerspec",
@@ -40,21 +40,21 @@ const SHARED_STRUCTURES: [&str; 15] = [
     "xattr_args",
 ];
 
-/// A line of the table.
+/// A system call by a 32-bit number, from a line of the table.
 #[derive(Debug)]
 pub(super) struct CompatCall {
     pub(super) number: u32,
-    /// The kernel's name.
+    /// The call's name in the kernel.
     pub(super) name: &'static str,
-    /// The 64-bit call that this call is recorded with.
+    /// The name of the 64-bit call that is recorded together with this call.
     pub(super) wide_name: &'static str,
-    /// The arguments, if they differ from those of that call.
+    /// The arguments and result, if they differ from the 64-bit call.
     own_call: Option<CallDescription>,
-    /// True if structures differ in any case.
+    /// True if structures differ from those of the 64-bit call, whatever their members.
     has_other_structures: bool,
 }
 
-/// Returns all lines, in the order of their numbers.
+/// Returns all lines of the table, in the order of call numbers.
 pub(super) fn compat_table() -> &'static [CompatCall] {
     static CALLS: LazyLock<Vec<CompatCall>> = LazyLock::new(|| {
         let lines = TABLE.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
@@ -90,7 +90,8 @@ pub(super) fn find_compat_call(name: &str) -> Option<&'static CompatCall> {
     BY_NAME.get(name).copied()
 }
 
-/// Returns true if the running kernel accepts such calls, by its types (CONFIG_IA32_EMULATION).
+/// Returns true if the running kernel accepts 32-bit calls, according to its types
+/// (CONFIG_IA32_EMULATION).
 pub fn is_supported(btf: Option<&Btf>) -> bool {
     let has = |name: &str| btf.is_some_and(|btf| btf.find(Class::Func, name).is_some());
     cfg!(target_arch = "x86_64") && has("__ia32_compat_sys_openat")
@@ -101,13 +102,13 @@ fn event_name(name: &str, phase: Phase) -> EventName {
     EventName { subsystem: SUBSYSTEM.into(), name: format!("{PREFIX}sys_{side}_{name}") }
 }
 
-/// Returns the names of all entry and exit events.
+/// Returns the names of all entry and exit events of 32-bit calls.
 pub(super) fn event_names() -> impl Iterator<Item = EventName> {
     let sides = [Phase::Enter, Phase::Exit];
     compat_table().iter().flat_map(move |line| sides.map(|phase| event_name(line.name, phase)))
 }
 
-/// Returns true if one of these events is selected, by its own name or with the 64-bit call.
+/// Returns true if a 32-bit call's event is selected, by its own name or with the 64-bit call.
 pub(super) fn is_selected(selection: &Selection, name: &EventName) -> bool {
     let Some((line, phase)) =
         name.call().and_then(|(call, phase)| Some((find_compat_call(call)?, phase)))
@@ -122,12 +123,12 @@ pub(super) fn is_selected(selection: &Selection, name: &EventName) -> bool {
 }
 
 impl CompatCall {
-    /// Returns the arguments and result.
+    /// Returns the call's own arguments and result, if any.
     pub(super) fn description(&self) -> Option<&CallDescription> {
         self.own_call.as_ref().or_else(|| calls::find_call(self.wide_name))
     }
 
-    /// Converts an argument of the 64-bit call to this call's.
+    /// Converts an argument of the 64-bit call to an argument of this call.
     pub(super) fn narrow(&self, field: Field) -> Field {
         let kind = match field.kind {
             FieldShape::Integer(Scalar::U64) => FieldShape::Integer(Scalar::U32),
@@ -145,15 +146,15 @@ impl CompatCall {
             Pointee::Structures(of, _) | Pointee::SizedStructure(of, _) => {
                 !self.has_other_structures && is_flat(of)
             }
-            // Arrays of narrow addresses have steps of their own.
+            // The plan has separate steps for arrays of 32-bit addresses.
             Pointee::Texts | Pointee::Vectors(_) | Pointee::Message => !self.has_other_structures,
             Pointee::Bytes(_) => false,
         }
     }
 }
 
-/// Returns true if 32-bit programs have the same structure: all members are known, and none is as
-/// wide as a register.
+/// Returns true if a structure has the same layout in 32-bit programs: all its members are known,
+/// and none is as wide as a register.
 fn is_flat(of: &Structure) -> bool {
     let known: u32 =
         of.members.iter().map(|member| member.scalar.size_bytes() as u32 * member.count).sum();
@@ -187,7 +188,7 @@ mod tests {
 
     #[test]
     fn from_424_on_numbers_are_those_of_64_bits() {
-        // Since Linux 5.1, a new call has one number on all processors.
+        // Since Linux 5.1, a new call has one number on all architectures.
         let new: Vec<_> = calls::call_table().iter().filter(|call| call.number >= 424).collect();
         assert!(new.len() > 40);
         for call in new {
@@ -222,7 +223,7 @@ mod tests {
         let of = |bytes, members| Structure { name: "s".into(), bytes, members };
         assert!(is_flat(&of(8, vec![member(0, Scalar::U32), member(4, Scalar::I32)])));
         assert!(!is_flat(&of(8, vec![member(0, Scalar::U64)])));
-        // A pointer is no member.
+        // A pointer member does not count as a known member.
         assert!(!is_flat(&of(16, vec![member(0, Scalar::U32)])));
     }
 }

@@ -1,8 +1,8 @@
-//! C types by name: the integers that they are on a 64-bit kernel.
+//! C types by name: the integers that represent them on a 64-bit kernel.
 
 use trackway_schema::Scalar;
 
-/// Returns the integer that a type is, if its name suffices; ignores qualifiers.
+/// Returns the integer that represents a type, if its name suffices; ignores qualifiers.
 pub(crate) fn scalar_of_type(name: &str) -> Option<Scalar> {
     let mut words: Vec<&str> = name.split_ascii_whitespace().collect();
     words.retain(|word| !matches!(*word, "const" | "volatile" | "__user" | "__force"));
@@ -66,7 +66,7 @@ pub(crate) const fn value_mask(scalar: Scalar) -> u64 {
     u64::MAX >> (64 - 8 * scalar.size_bytes())
 }
 
-/// Returns true for a structure or union itself, not for an address of one.
+/// Returns true for a structure or union itself, not for a pointer to a structure.
 pub(crate) fn is_aggregate(type_text: &str) -> bool {
     let is_named =
         type_text.split_ascii_whitespace().any(|word| matches!(word, "struct" | "union"));

@@ -10,15 +10,15 @@ use trackway_sys::Errno;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CatalogueError {
-    /// The process lacks privileges.
+    /// The process lacks privileges for tracefs.
     PermissionDenied,
     /// The kernel has no tracefs.
     NoTracefs(Errno),
-    /// A file cannot be read.
+    /// The process cannot read this file.
     Io(PathBuf, IoError),
-    /// A text is no pattern.
+    /// A text is not a valid pattern.
     Pattern(String),
-    /// No event matches a pattern; with a suggestion.
+    /// No event matches this pattern; with a suggestion, if any.
     NoEvent(String, Option<String>),
 }
 
@@ -64,5 +64,5 @@ impl fmt::Display for CatalogueError {
     }
 }
 
-// No source: the text has the system's error already.
+// The error has no source: its text already contains the system's error.
 impl std::error::Error for CatalogueError {}

@@ -1,14 +1,14 @@
-//! C in format files: tokens and constant expressions.
+//! Parses C in format files: tokens and constant expressions.
 //!
 //! Texts come from the kernel but are not trusted: nesting and lengths are bounded, numbers wrap
-//! around as unsigned ones in C, and an unknown construct has no value.
+//! around like unsigned numbers in C, and an unknown construct has no value.
 
-/// Most tokens of one text. (The longest of Linux 6.18 have under 2000.)
+/// Most tokens of one text. (In Linux 6.18, the longest text has under 2000 tokens.)
 const TOKENS_MAX: usize = 1 << 16;
-/// Deepest nesting.
+/// Deepest nesting of an expression.
 const DEPTH_MAX: u32 = 64;
 
-/// A token.
+/// A token of C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Token<'text> {
     /// A name or keyword.
@@ -21,7 +21,7 @@ pub(crate) enum Token<'text> {
     Sign(&'text str),
 }
 
-/// Splits a text into tokens; `None`: it is not C.
+/// Splits a text into tokens; `None`: the text is not C.
 pub(crate) fn tokenize(text: &str) -> Option<Vec<Token<'_>>> {
     let mut all = Vec::new();
     let mut rest = text.trim_ascii_start();
@@ -66,7 +66,7 @@ fn read_quoted(text: &str) -> Option<(Token<'_>, usize)> {
     None
 }
 
-/// Reads an ASCII character without escapes.
+/// Reads a character literal, ASCII without escapes.
 fn read_character(text: &str) -> Option<(Token<'_>, usize)> {
     match text.as_bytes() {
         [_, c @ 0x20..=0x7e, b'\'', ..] => Some((Token::Number(u64::from(*c)), 3)),
@@ -85,7 +85,7 @@ fn read_number(text: &str) -> Option<(Token<'_>, usize)> {
     Some((Token::Number(value.ok()?), length))
 }
 
-/// A lookup of names in expressions.
+/// A function that returns the values of names in expressions.
 pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<u64>;
 
 /// Evaluates a constant expression to 64 bits; `None`: it is not constant, or has unknown names.
@@ -110,7 +110,7 @@ impl Parser<'_, '_> {
         is_next
     }
 
-    /// Operators that bind at least as strongly as `least`.
+    /// Evaluates operators whose precedence is at least `least`.
     fn binary(&mut self, least: u8) -> Option<u64> {
         let mut left = self.unary()?;
         while let Some(&Token::Sign(sign)) = self.tokens.first() {
@@ -206,7 +206,7 @@ fn apply_operator(sign: &str, left: u64, right: u64) -> Option<u64> {
 }
 
 /// Returns the number of tokens of a cast at the beginning, if there is one: words and asterisks in
-/// brackets before a value. `(NAME) - 1` is a cast only if NAME is clearly a type.
+/// brackets before a value. `(NAME) - 1` is a cast only if NAME is certainly a type.
 pub(crate) fn cast_length(tokens: &[Token<'_>]) -> Option<usize> {
     let end = tokens.iter().position(|token| *token == Token::Sign(")"))?;
     let inside = tokens.get(1..end)?;
@@ -224,7 +224,7 @@ pub(crate) fn cast_length(tokens: &[Token<'_>]) -> Option<usize> {
     (is_type && is_followed).then_some(end + 1)
 }
 
-/// Returns the size of a cast's type; 8: unknown.
+/// Returns the size of a cast's type in bytes; 8 if the type is unknown.
 fn cast_bytes(cast: &[Token<'_>]) -> usize {
     let words: Vec<&str> = cast
         .iter()
@@ -245,7 +245,7 @@ fn truncate_to_bytes(value: u64, bytes: usize) -> u64 {
     }
 }
 
-/// Returns the size of a type in brackets, and the tokens after them.
+/// Returns the size of a type in brackets, and the tokens after the brackets.
 fn parse_type_size<'a, 'text>(tokens: &'a [Token<'text>]) -> Option<(u64, &'a [Token<'text>])> {
     let end = tokens.iter().position(|token| *token == Token::Sign(")"))?;
     let is_open = tokens.first() == Some(&Token::Sign("("));

@@ -13,9 +13,8 @@
 //! print fmt: "comm=%s …", REC->comm, …
 //! ```
 //!
-//! The parser is strict: it rejects any other shape, with the line. Only the print format is
-//! tolerant, which is C ([`super::print`]): a part that it does not understand costs a field its
-//! names.
+//! The parser is strict: it rejects any other shape, with the line. Only for the print format,
+//! which is C, it is tolerant ([`super::print`]): if a part is unknown, a field has no value names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,24 +27,24 @@ use super::print;
 
 /// Longest format, in bytes. (Linux 6.18: 5.5 KB.)
 pub const FORMAT_BYTES_MAX: usize = 256 << 10;
-/// Most fields, with common ones. (Linux 6.18: 24.)
+/// Most fields of an event, with common fields. (Linux 6.18: 24.)
 const FIELDS_MAX: usize = 256;
-/// Longest record: the size of the ring buffer's sub-buffers.
+/// Longest record, in bytes: the size of the ring buffer's sub-buffers.
 const RECORD_BYTES_MAX: u32 = 64 << 10;
 /// Most dimensions of an array.
 const DIMENSIONS_MAX: usize = 4;
 
-/// Values of names in formats, from BTF.
+/// A lookup of names that formats use, from BTF.
 pub trait NameLookup {
     /// Returns the value of an enumerator.
     fn enumerator(&self, name: &str) -> Option<u64>;
     /// Returns the values of an enumeration, by its tag.
     fn enumeration(&self, tag: &str) -> Option<Arc<Symbols>>;
-    /// Returns the integer that a type is.
+    /// Returns the integer that represents a type.
     fn integer(&self, type_name: &str) -> Option<Scalar>;
 }
 
-/// A lookup without any names.
+/// A lookup that finds no names.
 #[derive(Debug, Clone, Copy)]
 pub struct EmptyLookup;
 
@@ -63,27 +62,27 @@ impl NameLookup for EmptyLookup {
     }
 }
 
-/// A parsed format.
+/// A parsed format file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Format<'text> {
     /// The event's name.
     pub name: &'text str,
-    /// The event's number.
+    /// The event's id in tracefs records.
     pub id: u16,
-    /// The common fields.
+    /// The common fields of all events.
     pub common: Vec<Field>,
     /// The event's own fields.
     pub fields: Vec<Field>,
-    /// The print format: unparsed C.
+    /// The print format, as unparsed C.
     pub print: &'text str,
 }
 
-/// The error that a text is no format.
+/// The error that a text is not a format file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormatError {
-    /// The line, from 1 on.
+    /// The number of the invalid line, from 1 on.
     pub line: usize,
-    /// The problem.
+    /// A description of the problem.
     pub what: &'static str,
 }
 
@@ -95,7 +94,7 @@ impl fmt::Display for FormatError {
 
 impl std::error::Error for FormatError {}
 
-/// Parses a format.
+/// Parses a format file.
 ///
 /// # Errors
 ///
@@ -138,7 +137,7 @@ pub fn parse<'text>(
     Ok(Format { name, id, common, fields, print })
 }
 
-/// Returns true for a C identifier.
+/// Returns true if a text is a C identifier.
 fn is_name(text: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     !text.is_empty()
@@ -153,7 +152,7 @@ fn parse_field(line: &str, names: &dyn NameLookup) -> Result<Field, &'static str
     let declaration = parts.next().unwrap_or_default();
     let mut number = |prefix: &str| {
         let digits = parts.next()?.strip_prefix('\t')?.strip_prefix(prefix)?;
-        // Some formats have a sign where none is allowed.
+        // Some formats contain a sign, which is not allowed here.
         digits.parse::<u32>().ok()
     };
     let offset = number("offset:").ok_or("no offset")?;
@@ -182,12 +181,12 @@ fn parse_field(line: &str, names: &dyn NameLookup) -> Result<Field, &'static str
     })
 }
 
-/// A parsed declaration.
+/// A parsed C declaration.
 struct Declaration<'text> {
     name: &'text str,
-    /// The type, of one element for arrays.
+    /// The type; for arrays, the type of one element.
     element: &'text str,
-    /// In brackets after the name.
+    /// The array dimensions in brackets after the name.
     dimensions: Vec<&'text str>,
     location: Option<Location>,
 }
@@ -225,7 +224,7 @@ impl<'text> Declaration<'text> {
         Ok(Self { name, element, dimensions, location })
     }
 
-    /// Returns the declaration in C, without the name.
+    /// Returns the type of the declaration in C, without the name.
     fn type_text(&self) -> String {
         let mut text = self.element.to_owned();
         if self.location.is_some() {
@@ -256,7 +255,7 @@ impl<'text> Declaration<'text> {
                 _ if size != 4 || !self.dimensions.is_empty() => Err("a place is 4 bytes"),
                 _ if is_char => Ok(FieldShape::DynamicText(location)),
                 element if element.contains("cpumask") => Ok(FieldShape::Bitmask(location)),
-                // Unknown elements are bytes.
+                // Elements of unknown types are recorded as bytes.
                 _ => Ok(FieldShape::Dynamic(self.scalar(names).unwrap_or(Scalar::U8), location)),
             };
         }
@@ -292,7 +291,7 @@ impl<'text> Declaration<'text> {
         if is_char {
             return Ok(FieldShape::Text(size));
         }
-        // A dimension may be the name of a constant.
+        // A dimension may be a constant's name.
         let counts = self.dimensions.iter().map(|dimension| dimension.parse::<u32>().ok());
         let count = counts.product::<Option<u32>>().filter(|&count| count > 0);
         let of_count = count
@@ -311,7 +310,7 @@ impl<'text> Declaration<'text> {
     }
 }
 
-/// Returns the meaning that the type gives.
+/// Returns the meaning that the declared type implies.
 fn type_meaning(
     declaration: &Declaration<'_>,
     kind: FieldShape,
@@ -334,7 +333,7 @@ fn type_meaning(
     }
 }
 
-/// Truncates names of values whose field has fewer bits than the enumeration.
+/// Truncates values of symbols if the field has fewer bits than the enumeration.
 fn truncate_symbols(symbols: Arc<Symbols>, kind: FieldShape) -> Arc<Symbols> {
     let FieldShape::Integer(scalar) = kind else { return symbols };
     let bits = ctype::value_mask(scalar);

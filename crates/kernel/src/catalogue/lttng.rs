@@ -1,8 +1,9 @@
-//! LTTng's names of kernel events and fields, where they differ, and its extra fields: analyses
-//! depend on both (Trace Compass, lttng-analyses).
+//! LTTng's names of kernel events and fields that differ from the kernel's, and LTTng's extra
+//! fields: analyses depend on both (Trace Compass, lttng-analyses).
 //!
 //! Source: lttng-modules 2.15, `include/instrumentation/events`. Its convention is
-//! `SUBSYSTEM_EVENT`, with exceptions. Only names are taken over, not fields with other meanings.
+//! `SUBSYSTEM_EVENT`, with exceptions. This module adopts only names, not fields with other
+//! meanings.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -11,11 +12,11 @@ use trackway_schema::Scalar;
 
 use super::model::{Field, FieldShape, Meaning, Symbol, Symbols};
 
-/// Subsystems whose name LTTng puts before their events' names, if it is not there yet.
+/// Subsystems whose name LTTng puts before event names that do not begin with it.
 const PREFIXED_SUBSYSTEMS: [&str; 8] =
     ["btrfs", "irq", "kmem", "net", "power", "printk", "timer", "writeback"];
 
-/// Events of kvm whose LTTng names have `x86`, without `kvm_`.
+/// Events of kvm whose LTTng names have `x86` and no `kvm_`.
 const KVM_X86: [&str; 27] = [
     "apic",
     "apic_accept_irq",
@@ -46,7 +47,7 @@ const KVM_X86: [&str; 27] = [
     "write_tsc_offset",
 ];
 
-/// Renamed fields of subsystems. (In `sched`, a pid of the kernel is a thread id.)
+/// Renamed fields, by subsystem. (In `sched`, a pid of the kernel is a thread id.)
 const RENAMED_FIELDS: [(&str, &str, &str); 10] = [
     ("sched", "pid", "tid"),
     ("sched", "prev_pid", "prev_tid"),
@@ -60,11 +61,11 @@ const RENAMED_FIELDS: [(&str, &str, &str); 10] = [
     ("block", REQUEST_FLAGS_FIELD, "rwbs"),
 ];
 
-/// Extra fields of LTTng's events: process ids, which arguments of the tracepoint have
+/// Extra process id fields of LTTng's events; tracepoint arguments contain these ids
 /// (`bpf_program/arguments.txt`).
 const PROCESS_FIELDS: [(&str, &str); 2] =
     [("sched_process_fork", "parent_tgid"), ("sched_process_fork", "child_tgid")];
-/// The field with the flags of a block request.
+/// LTTng's name of the field with the flags of a block request.
 const REQUEST_FLAGS_FIELD: &str = "operation";
 
 /// Flags of a block request.

@@ -1,10 +1,10 @@
-//! Meanings of numbers in structures between programs and the kernel; BTF has only their types. (In
-//! `calls.txt` a structure is the target of a pointer.)
+//! Meanings of numbers in structures that programs and the kernel exchange; BTF has only the types.
+//! (In `calls.txt` a structure is the target of a pointer.)
 
 use super::model::{Meaning, Member, Structure};
 use super::names;
 
-/// Returns the meaning of a member, unless it is a plain number.
+/// Returns the meaning of a structure's member; most members are plain numbers.
 pub(crate) fn member_meaning(structure: &Structure, member: &Member) -> Meaning {
     let what = match (&*structure.name, &*member.name) {
         ("stat", "st_mode") | ("statx", "stx_mode") => return Meaning::Mode,

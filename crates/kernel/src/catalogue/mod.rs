@@ -1,12 +1,11 @@
 //! The catalogue of kernel events: the events of the running kernel, with all data needed to record
 //! and print them.
 //!
-//! Three sources serve what each knows best. `format` files of tracefs list the events and their
-//! fields ([`format`](mod@format), `print`). The kernel's types describe the arguments of
-//! tracepoints and the values of enumerations ([`btf`], [`tracepoint`]). A table describes the
-//! arguments of system calls ([`calls`], [`names`]). docs/design/0009-kernel-catalogue.md has
-//! reasons and figures. All input is checked, though the kernel wrote it: modules and users chose
-//! some of its words.
+//! The catalogue combines three sources. `format` files of tracefs list the events and their fields
+//! ([`format`](mod@format), `print`). The kernel's types describe the arguments of tracepoints and
+//! the values of enumerations ([`btf`], [`tracepoint`]). A table describes the arguments of system
+//! calls ([`calls`], [`names`]). docs/design/0009-kernel-catalogue.md has reasons and figures. The
+//! catalogue checks all input, even from the kernel: modules and users chose some of its words.
 
 pub mod btf;
 pub mod calls;
@@ -40,7 +39,7 @@ use tracefs::Tracefs;
 
 /// Longest list of events, in bytes. (Linux 6.18: 73 KB.)
 const LIST_BYTES_MAX: usize = 8 << 20;
-/// Most events.
+/// Most events in the catalogue.
 const EVENTS_MAX: usize = 1 << 16;
 
 /// The name of an event.
@@ -48,12 +47,12 @@ const EVENTS_MAX: usize = 1 << 16;
 pub struct EventName {
     /// The event's folder in tracefs.
     pub subsystem: String,
-    /// The event's name in that folder.
+    /// The event's name in the folder.
     pub name: String,
 }
 
 impl EventName {
-    /// Returns the call and the phase, if the event is of a system call.
+    /// Returns the call and the phase, if the event is a system call event.
     pub fn call(&self) -> Option<(&str, Phase)> {
         calls::parse_event_name(&self.name).filter(|_| self.subsystem == calls::SUBSYSTEM)
     }
@@ -64,7 +63,7 @@ impl EventName {
     }
 }
 
-/// The error that a text is no event name `subsystem:name`.
+/// The error that a text is not an event name `subsystem:name`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidEventName;
 
@@ -73,7 +72,7 @@ impl FromStr for EventName {
 
     fn from_str(text: &str) -> Result<Self, InvalidEventName> {
         let (subsystem, name) = text.split_once(':').ok_or(InvalidEventName)?;
-        // Both become parts of paths.
+        // Subsystem and name become parts of paths.
         let is_word = |word: &str| {
             !word.is_empty()
                 && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -93,21 +92,21 @@ pub struct Catalogue {
     names: Vec<EventName>,
 }
 
-/// Events, as far as they could be read.
+/// The requested events that could be read.
 #[derive(Debug, Default)]
 pub struct Events {
-    /// The events, in the order of the request.
+    /// The readable events, in the order of the request.
     pub events: Vec<Event>,
-    /// Unreadable events, with the reason.
+    /// Unreadable events, each with the reason.
     pub unreadable: Vec<(EventName, String)>,
 }
 
 impl Catalogue {
-    /// Opens tracefs and the kernel's types.
+    /// Opens tracefs and reads the kernel's types.
     ///
     /// # Errors
     ///
-    /// If tracefs is not available. Types are optional.
+    /// If tracefs is not available. The kernel's types are optional.
     pub fn open() -> Result<Self, CatalogueError> {
         let tracefs = Tracefs::open()?;
         let btf = read_btf();
@@ -122,7 +121,7 @@ impl Catalogue {
         &self.names
     }
 
-    /// Returns the kernel's types, if there are any.
+    /// Returns the kernel's types, if the kernel provides them.
     pub fn btf(&self) -> Option<&Btf> {
         self.btf.as_ref()
     }
@@ -131,17 +130,17 @@ impl Catalogue {
     ///
     /// # Errors
     ///
-    /// If a pattern matches none.
+    /// If a pattern matches no event.
     pub fn select(&self, selection: &Selection) -> Result<Events, CatalogueError> {
         Ok(self.events(selection.select_from(&self.names)?))
     }
 
-    /// Returns the names of selected events, with system call events by 32-bit numbers, which
-    /// tracefs lacks. These are selected by their own name, or with the 64-bit call.
+    /// Returns the names of selected events, including system call events by 32-bit numbers, which
+    /// tracefs lacks. A 32-bit call is selected by its own name, or with the 64-bit call.
     ///
     /// # Errors
     ///
-    /// As [`Self::select`].
+    /// See [`Self::select`].
     pub fn selected_names(&self, selection: &Selection) -> Result<Vec<EventName>, CatalogueError> {
         if !compat::is_supported(self.btf()) {
             return Ok(selection.select_from(&self.names)?.into_iter().cloned().collect());
@@ -163,7 +162,7 @@ impl Catalogue {
         all.filter(|name| matches!(name.call(), Some((_, Phase::Enter))))
     }
 
-    /// Reads events. It skips events that do not exist any more.
+    /// Reads events; skips events that do not exist any more.
     pub fn events<'name>(&self, names: impl IntoIterator<Item = &'name EventName>) -> Events {
         let mut reader = CatalogueReader {
             catalogue: self,
@@ -201,8 +200,8 @@ fn read_names(tracefs: &Tracefs) -> Result<Vec<EventName>, CatalogueError> {
     Ok(text.lines().filter_map(|line| line.parse().ok()).take(EVENTS_MAX).collect())
 }
 
-/// Adds system call events of the table if the kernel has tracepoints for them but tracefs lacks
-/// their formats (CONFIG_FTRACE_SYSCALLS).
+/// Adds system call events of the table for which the kernel has tracepoints but tracefs lacks
+/// formats (CONFIG_FTRACE_SYSCALLS).
 fn add_undescribed_calls(names: &mut Vec<EventName>, btf: Option<&Btf>) {
     let has = |subsystem: &str| names.iter().any(|name| name.subsystem == subsystem);
     if has(calls::SUBSYSTEM) || !has("raw_syscalls") || !cfg!(target_arch = "x86_64") {
@@ -221,16 +220,16 @@ fn add_undescribed_calls(names: &mut Vec<EventName>, btf: Option<&Btf>) {
 
 /// The reason why an event cannot be read.
 enum ReadFailure {
-    /// It does not exist any more.
+    /// The event does not exist any more.
     Removed,
-    /// Its description is invalid.
+    /// The event's description is invalid, for this reason.
     Bad(String),
 }
 
 struct CatalogueReader<'catalogue> {
     catalogue: &'catalogue Catalogue,
     structures: Structures,
-    /// Arguments of system calls by the call's name; `None`: tracefs has no format.
+    /// Arguments of system calls by the call's name; `None`: tracefs has no format for the call.
     entries: HashMap<String, Option<Vec<Field>>>,
     buffer: Vec<u8>,
 }
@@ -295,7 +294,7 @@ impl CatalogueReader<'_> {
         Ok(Event { id, ..event })
     }
 
-    /// Reads the number and the fields in tracefs.
+    /// Reads the event's id and fields from tracefs.
     fn read_format(&mut self, name: &EventName) -> Result<(u16, Vec<Field>), ReadFailure> {
         let path = format!("events/{}/{}/format", name.subsystem, name.name);
         let text = self.catalogue.tracefs.read(&path, FORMAT_BYTES_MAX, &mut self.buffer);
@@ -314,7 +313,7 @@ impl CatalogueReader<'_> {
 }
 
 impl Event {
-    /// Returns the call's number and phase, if the event is of a system call.
+    /// Returns the call's number and phase, if the event is a system call event.
     pub fn call(&self) -> Option<(Option<u32>, Phase)> {
         match self.source {
             Source::Syscall { number, phase, .. } => Some((number, phase)),

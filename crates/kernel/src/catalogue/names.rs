@@ -1,7 +1,7 @@
 //! Names of values that programs pass to the kernel: `O_CLOEXEC`, `PROT_READ`, `SIGTERM`.
 //!
-//! Values are those of the C library's headers (crate `libc`). Values that it lacks are numbers
-//! from the kernel's uapi headers. Each set serves arguments that refer to it in `calls.txt`.
+//! Values come from crate `libc`, or else from the kernel's uapi headers. Each set serves arguments
+//! that refer to it in `calls.txt`.
 //!
 //! Longer than 600 lines: it is one table.
 
@@ -11,19 +11,19 @@ use super::model::{Symbol, Symbols};
 
 type NameValues = &'static [(&'static str, u64)];
 
-/// Constants of the C library's headers.
+/// Defines names for constants of the C library's headers.
 macro_rules! libc {
     ($($name:ident)*) => { &[$((stringify!($name), libc::$name as u32 as u64)),*] };
 }
 
-/// Constants that depend on another argument, whose value is in the upper half.
+/// Defines names for constants that depend on another argument, whose value is in the upper half.
 macro_rules! dependent {
     ($first:expr; $($name:ident)*) => {
         &[$((stringify!($name), ($first as u64) << 32 | libc::$name as u32 as u64)),*]
     };
 }
 
-/// Names of values of one kind: the bits of `mask` are one of `choices`; others are `flags`.
+/// Names of values: the bits of `mask` contain one of `choices`; other bits are `flags`.
 struct NameSet {
     name: &'static str,
     mask: u64,
@@ -66,12 +66,12 @@ pub(crate) fn find_set(name: &str) -> Option<Arc<Symbols>> {
     found.map(|(_, symbols)| Arc::clone(symbols))
 }
 
-/// Returns the names of errors by number: those of programs, and those that only tracers see.
+/// Returns the names of errors by number, including errors that only tracers observe.
 pub fn error_names() -> impl Iterator<Item = (&'static str, u64)> {
     ERRORS.iter().chain(RESTARTS).copied()
 }
 
-/// Returns the name of an error's number.
+/// Returns the name of an error number.
 pub fn error_name(errno: i32) -> Option<&'static str> {
     let number = u64::try_from(errno).ok()?;
     error_names().find(|&(_, value)| value == number).map(|(name, _)| name)
@@ -92,8 +92,8 @@ const SIGNALS: NameValues = libc!(
     SIGPIPE SIGALRM SIGTERM SIGSTKFLT SIGCHLD SIGCONT SIGSTOP SIGTSTP SIGTTIN SIGTTOU SIGURG
     SIGXCPU SIGXFSZ SIGVTALRM SIGPROF SIGWINCH SIGIO SIGPWR SIGSYS
 );
-/// Signals from 32 on, by the kernel's numbers, as in strace: the C library reserves the first two,
-/// so its SIGRTMIN is SIGRT_2 here.
+/// Signals from 32 on, by the kernel's numbers, as in strace: the C library reserves the first two
+/// signals, so its SIGRTMIN is SIGRT_2 here.
 #[rustfmt::skip]
 const REAL_TIME_SIGNALS: NameValues = &[
     ("SIGRTMIN", 32), ("SIGRT_1", 33), ("SIGRT_2", 34), ("SIGRT_3", 35), ("SIGRT_4", 36),
@@ -110,7 +110,7 @@ const CLONE: NameValues = libc!(
     CLONE_DETACHED CLONE_UNTRACED CLONE_CHILD_SETTID CLONE_NEWCGROUP CLONE_NEWUTS CLONE_NEWIPC
     CLONE_NEWUSER CLONE_NEWPID CLONE_NEWNET CLONE_IO
 );
-/// linux/sched.h: flags of clone3(2) only.
+/// Flags for clone3(2) only (linux/sched.h).
 const CLONE_BEYOND: NameValues = &[
     ("CLONE_NEWTIME", 0x80),
     ("CLONE_CLEAR_SIGHAND", 0x1_0000_0000),
@@ -135,7 +135,7 @@ const RESOURCES: NameValues = &[
     ("RLIMIT_RTPRIO", 14),
     ("RLIMIT_RTTIME", 15),
 ];
-/// linux/bpf.h, `enum bpf_cmd`.
+/// Commands of bpf(2) (linux/bpf.h, `enum bpf_cmd`).
 const BPF: NameValues = &[
     ("BPF_MAP_CREATE", 0),
     ("BPF_MAP_LOOKUP_ELEM", 1),
@@ -175,7 +175,7 @@ const BPF: NameValues = &[
     ("BPF_PROG_BIND_MAP", 35),
     ("BPF_TOKEN_CREATE", 36),
 ];
-/// linux/futex.h.
+/// Operations of futex(2) (linux/futex.h).
 const FUTEX: NameValues = libc!(
     FUTEX_WAIT FUTEX_WAKE FUTEX_FD FUTEX_REQUEUE FUTEX_CMP_REQUEUE FUTEX_WAKE_OP FUTEX_LOCK_PI
     FUTEX_UNLOCK_PI FUTEX_TRYLOCK_PI FUTEX_WAIT_BITSET FUTEX_WAKE_BITSET FUTEX_WAIT_REQUEUE_PI
@@ -192,7 +192,7 @@ const FILE_COMMANDS: NameValues = libc!(
     F_OFD_GETLK F_OFD_SETLK F_OFD_SETLKW F_SETLEASE F_GETLEASE F_NOTIFY F_CANCELLK
     F_DUPFD_CLOEXEC F_SETPIPE_SZ F_GETPIPE_SZ F_ADD_SEALS F_GET_SEALS
 );
-/// linux/fcntl.h
+/// Commands of fcntl(2) that the C library lacks (linux/fcntl.h).
 const FILE_COMMANDS_MORE: NameValues = &[
     ("F_SETSIG", 10),
     ("F_GETSIG", 11),
@@ -202,13 +202,13 @@ const FILE_COMMANDS_MORE: NameValues = &[
     ("F_GET_RW_HINT", 1035),
     ("F_SET_RW_HINT", 1036),
 ];
-/// asm-generic/ioctls.h and linux/sockios.h: common requests.
+/// Common ioctl(2) requests (asm-generic/ioctls.h and linux/sockios.h).
 const REQUESTS: NameValues = libc!(
     TCGETS TCSETS TCSETSW TCSETSF TCSBRK TCXONC TCFLSH TIOCEXCL TIOCNXCL TIOCSCTTY TIOCGPGRP
     TIOCSPGRP TIOCOUTQ TIOCSTI TIOCGWINSZ TIOCSWINSZ TIOCMGET TIOCMSET FIONREAD FIONBIO FIOCLEX
     FIONCLEX FIOASYNC TIOCNOTTY TIOCGSID TIOCGPTN TIOCSPTLCK
 );
-/// linux/sockios.h, linux/fs.h, linux/if_tun.h, linux/perf_event.h, linux/rtc.h.
+/// Device requests of ioctl(2), from linux/: sockios.h, fs.h, if_tun.h, perf_event.h, rtc.h.
 const REQUESTS_OF_DEVICES: NameValues = &[
     ("SIOCGIFNAME", 0x8910),
     ("SIOCGIFCONF", 0x8912),
@@ -256,7 +256,7 @@ const PROTOCOLS: NameValues = libc!(
     IPPROTO_IPV6 IPPROTO_GRE IPPROTO_ESP IPPROTO_AH IPPROTO_ICMPV6 IPPROTO_SCTP IPPROTO_UDPLITE
     IPPROTO_RAW IPPROTO_MPTCP
 );
-/// Options after their level, which is the previous argument.
+/// Socket options, after their level, which is the previous argument.
 const SOCKET_OPTIONS: NameValues = dependent!(libc::SOL_SOCKET;
     SO_DEBUG SO_REUSEADDR SO_TYPE SO_ERROR SO_DONTROUTE SO_BROADCAST SO_SNDBUF SO_RCVBUF
     SO_KEEPALIVE SO_OOBINLINE SO_NO_CHECK SO_PRIORITY SO_LINGER SO_BSDCOMPAT SO_REUSEPORT
@@ -283,7 +283,7 @@ const TCP_OPTIONS: NameValues = dependent!(libc::SOL_TCP;
     TCP_USER_TIMEOUT TCP_FASTOPEN TCP_TIMESTAMP TCP_REPAIR TCP_ULP TCP_FASTOPEN_CONNECT
     TCP_ZEROCOPY_RECEIVE TCP_INQ TCP_NOTSENT_LOWAT
 );
-/// linux/udp.h, linux/netlink.h, linux/if_packet.h.
+/// Socket options of other protocols (linux/udp.h, linux/netlink.h, linux/if_packet.h).
 const OTHER_OPTIONS: NameValues = &[
     ("UDP_CORK", 17 << 32 | 1),
     ("UDP_SEGMENT", 17 << 32 | 103),
@@ -300,7 +300,7 @@ const OTHER_OPTIONS: NameValues = &[
     ("PACKET_TX_RING", 263 << 32 | 13),
     ("PACKET_FANOUT", 263 << 32 | 18),
 ];
-/// Flags of fcntl(2) after its command; `O_RDONLY` for none.
+/// Flags of fcntl(2), after its command; `O_RDONLY` means no flags.
 const FILE_FLAGS: NameValues = dependent!(libc::F_SETFL;
     O_RDONLY O_WRONLY O_RDWR O_APPEND O_NONBLOCK O_SYNC O_DSYNC O_ASYNC O_DIRECT O_NOATIME
 );
@@ -311,7 +311,7 @@ const FILE_COMMANDS_TAKE: &[NameValues] = &[
         F_SEAL_SEAL F_SEAL_SHRINK F_SEAL_GROW F_SEAL_WRITE F_SEAL_FUTURE_WRITE
     ),
 ];
-/// Arguments of prctl(2) after its option.
+/// Arguments of prctl(2), after its option.
 const PRCTL_TAKES: &[NameValues] = &[
     dependent!(libc::PR_SET_PDEATHSIG;
         SIGHUP SIGINT SIGQUIT SIGABRT SIGKILL SIGUSR1 SIGUSR2 SIGPIPE SIGALRM SIGTERM SIGCHLD
@@ -341,7 +341,7 @@ const PTRACE: NameValues = libc!(
     PTRACE_SETOPTIONS PTRACE_GETEVENTMSG PTRACE_GETSIGINFO PTRACE_SETSIGINFO PTRACE_GETREGSET
     PTRACE_SETREGSET PTRACE_SEIZE PTRACE_INTERRUPT PTRACE_LISTEN PTRACE_PEEKSIGINFO
 );
-/// Values of x86 only, which the C library lacks elsewhere (asm/ptrace-abi.h, asm/mman.h).
+/// Values for x86; elsewhere the C library lacks them (asm/ptrace-abi.h, asm/mman.h).
 const PTRACE_X86: NameValues = &[
     ("PTRACE_GETREGS", 12),
     ("PTRACE_SETREGS", 13),
@@ -367,7 +367,7 @@ const STATX: NameValues = libc!(
     STATX_TYPE STATX_MODE STATX_NLINK STATX_UID STATX_GID STATX_ATIME STATX_MTIME STATX_CTIME
     STATX_INO STATX_SIZE STATX_BLOCKS STATX_BTIME STATX_MNT_ID
 );
-/// linux/keyctl.h.
+/// Operations of keyctl(2) (linux/keyctl.h).
 const KEYCTL: NameValues = &[
     ("KEYCTL_GET_KEYRING_ID", 0),
     ("KEYCTL_JOIN_SESSION_KEYRING", 1),
@@ -393,7 +393,7 @@ const KEYCTL: NameValues = &[
     ("KEYCTL_INVALIDATE", 21),
     ("KEYCTL_GET_PERSISTENT", 22),
 ];
-/// linux/magic.h.
+/// Magic numbers of file systems (linux/magic.h).
 const FILE_SYSTEMS: NameValues = &[
     ("EXT4_SUPER_MAGIC", 0xef53),
     ("XFS_SUPER_MAGIC", 0x5846_5342),
@@ -417,7 +417,7 @@ const FILE_SYSTEMS: NameValues = &[
     ("HUGETLBFS_MAGIC", 0x9584_58f6),
     ("FUSE_SUPER_MAGIC", 0x6573_5546),
 ];
-/// linux/membarrier.h.
+/// Commands of membarrier(2) (linux/membarrier.h).
 const MEMBARRIER: NameValues = &[
     ("MEMBARRIER_CMD_QUERY", 0),
     ("MEMBARRIER_CMD_GLOBAL", 1),
@@ -430,7 +430,7 @@ const MEMBARRIER: NameValues = &[
     ("MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ", 128),
     ("MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ", 256),
 ];
-/// linux/io_uring.h, `enum io_uring_register_op`: the first ones.
+/// First operations of io_uring_register(2) (linux/io_uring.h, `enum io_uring_register_op`).
 const URING_REGISTER: NameValues = &[
     ("IORING_REGISTER_BUFFERS", 0),
     ("IORING_UNREGISTER_BUFFERS", 1),
@@ -459,7 +459,7 @@ const URING_REGISTER: NameValues = &[
     ("IORING_REGISTER_SYNC_CANCEL", 24),
 ];
 
-/// All sets.
+/// All sets of names.
 static SETS: &[NameSet] = &[
     flag_set("access", &[libc!(F_OK X_OK W_OK R_OK)]),
     choice_set(
@@ -810,7 +810,7 @@ static SETS: &[NameSet] = &[
     flag_set("xattr", &[libc!(XATTR_CREATE XATTR_REPLACE)]),
 ];
 
-/// linux/errno.h: results of calls that restart, or end with EINTR, after a signal.
+/// Results of calls that the kernel restarts, or ends with EINTR, after a signal (linux/errno.h).
 const RESTARTS: NameValues = &[
     ("ERESTARTSYS", 512),
     ("ERESTARTNOINTR", 513),
@@ -818,7 +818,7 @@ const RESTARTS: NameValues = &[
     ("ENOIOCTLCMD", 515),
     ("ERESTART_RESTARTBLOCK", 516),
 ];
-/// errno(3).
+/// Error numbers (errno(3)).
 const ERRORS: NameValues = libc!(
     EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES EFAULT
     ENOTBLK EBUSY EEXIST EXDEV ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY ETXTBSY EFBIG

@@ -1,8 +1,8 @@
 //! Meanings of fields from the kernel's print format: names of values (`__print_symbolic`,
 //! `__print_flags`) and conversions (`%x`, `%pS`, `%pI4`).
 //!
-//! The text is C: a format string with arguments, after macro expansion. Only expressions of one
-//! field count (in brackets, cast, or masked), not computed values.
+//! The text is C: a format string with arguments, after macro expansion. This module uses only
+//! expressions of one field (in brackets, cast, or masked), not computed values.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const NAME_BYTES_MAX: usize = 256;
 /// Most brackets and casts around a field.
 const WRAPS_MAX: usize = 16;
 
-/// Adds the meanings in `text` to `fields`.
+/// Adds the meanings in the print format `text` to `fields`.
 pub(crate) fn apply_print_format(text: &str, fields: &mut [Field], names: &dyn NameLookup) {
     let Some(all) = tokenize(text) else { return };
     let mut arguments = split_at_sign(&all, ",");
@@ -43,7 +43,7 @@ pub(crate) fn apply_print_format(text: &str, fields: &mut [Field], names: &dyn N
         }
     }
     for (index, symbols) in &tables {
-        // A field with different names for different purposes gets none.
+        // A field with several name tables for different purposes gets no names.
         let is_sole = tables.iter().all(|(other, of)| other != index || of == symbols);
         if is_sole {
             fields[*index].meaning = Meaning::Symbols(Arc::new(symbols.clone()));
@@ -54,7 +54,8 @@ pub(crate) fn apply_print_format(text: &str, fields: &mut [Field], names: &dyn N
     }
 }
 
-/// Recognises a set of bits, which is declared as words, by its print function.
+/// Marks a field as a set of bits if its print function is one for sets; its declaration has only
+/// words.
 fn mark_bitmask(field: &mut Field, all: &[Token<'_>]) {
     let FieldShape::Dynamic(_, location) = field.kind else { return };
     let is_bits = all.windows(3).any(|window| {
@@ -66,7 +67,7 @@ fn mark_bitmask(field: &mut Field, all: &[Token<'_>]) {
     }
 }
 
-/// Splits at signs outside brackets.
+/// Splits tokens at each `sign` outside brackets.
 fn split_at_sign<'a, 'text>(
     tokens: &'a [Token<'text>],
     sign: &'static str,
@@ -152,7 +153,7 @@ fn apply_conversion(field: &mut Field, conversion: &str) {
     field.meaning = meaning;
 }
 
-/// Returns the field that an expression is, without brackets and casts.
+/// Returns the field that an expression consists of, without brackets and casts.
 fn field_of<'text>(tokens: &[Token<'text>]) -> Option<&'text str> {
     match strip_wrapping(tokens) {
         [Token::Word("REC"), Token::Sign("->"), Token::Word(name)] => Some(name),
@@ -174,7 +175,7 @@ fn strip_wrapping<'a, 'text>(mut tokens: &'a [Token<'text>]) -> &'a [Token<'text
     tokens
 }
 
-/// Returns the position that closes the first bracket.
+/// Returns the position of the bracket that closes the first one.
 fn closing_bracket(tokens: &[Token<'_>]) -> Option<usize> {
     let mut depth = 0_usize;
     tokens.iter().position(|token| {
@@ -187,13 +188,13 @@ fn closing_bracket(tokens: &[Token<'_>]) -> Option<usize> {
     })
 }
 
-/// A call of a print function for names.
+/// A call of a print function that has value names.
 struct PrintCall<'a, 'text> {
     /// True for `__print_flags`.
     is_flags: bool,
-    /// The tokens in its brackets.
+    /// The tokens in the brackets of the call.
     inside: &'a [Token<'text>],
-    /// The text printed for zero.
+    /// The text that is printed for zero.
     none: Option<&'text str>,
 }
 
@@ -215,7 +216,7 @@ fn print_calls<'a, 'text>(all: &'a [Token<'text>]) -> impl Iterator<Item = Print
     })
 }
 
-/// Returns the index of the call's field, and the names.
+/// Returns the index of the field in the call, and the names of its values.
 fn symbol_table(
     call: &PrintCall<'_, '_>,
     fields: &[Field],
@@ -229,7 +230,7 @@ fn symbol_table(
     let FieldShape::Integer(scalar) = fields[index].kind else { return None };
     let all_bits = mask & super::ctype::value_mask(scalar);
     if is_flags {
-        // The delimiter between names.
+        // Skips the delimiter between names.
         parts.next();
     }
     let symbols = parts.take(SYMBOLS_MAX).filter_map(|entry| {
@@ -251,8 +252,8 @@ fn symbol_table(
     Some((index, symbols))
 }
 
-/// Adds the name of no flags, and a suffix that follows it: `R` and `R+` in `state ?
-/// __print_flags(state, …) : "R", state & 0x100 ? "+" : ""`.
+/// Adds the name of zero, and an optional suffix: `R` and `R+` in `state ? __print_flags(state, …)
+/// : "R", state & 0x100 ? "+" : ""`.
 fn add_zero_name(
     symbols: &mut Symbols,
     call: &PrintCall<'_, '_>,
@@ -280,17 +281,17 @@ fn add_zero_name(
             symbols.flags.push(Symbol { value, name: Cow::Owned(name) });
         }
     };
-    // No other form is known.
+    // The kernel uses no other form than one suffix.
     behind.take(1).for_each(|(value, name)| add(value, name));
     add(0, none.to_owned());
 }
 
-/// Bits of a field.
+/// The bits of a field that a print format selects.
 struct BitField<'text> {
     name: &'text str,
-    /// The mask in the field.
+    /// The mask of the bits in the field.
     mask: u64,
-    /// The shift to the right.
+    /// The number of bits by which the value is shifted right.
     shift: u32,
 }
 

@@ -1,8 +1,8 @@
 //! Selection of events by patterns: `sched_*,syscalls,block:*rq*,!sched_stat_*`.
 //!
-//! A pattern without a colon matches an event's name, its LTTng name, or its subsystem; one with a
-//! colon matches subsystem and name. The name of a system call matches its entry and exit:
-//! `syscalls:openat`.
+//! A pattern without a colon matches an event's name, its LTTng name, or its subsystem; a pattern
+//! with a colon matches subsystem and name. The name of a system call matches the call's entry and
+//! exit: `syscalls:openat`.
 
 use trackway_schema::glob_matches;
 
@@ -24,7 +24,7 @@ impl Selection {
     ///
     /// # Errors
     ///
-    /// If a pattern is empty, or could match no name.
+    /// If a pattern is empty, or cannot match any name.
     pub fn new<S: AsRef<str>>(lists: &[S]) -> Result<Self, CatalogueError> {
         let mut selection = Self::default();
         for pattern in lists.iter().flat_map(|list| list.as_ref().split(',')) {
@@ -43,7 +43,8 @@ impl Selection {
         Ok(selection)
     }
 
-    /// Returns true if an event is selected. If there are only exclusions, all other events are.
+    /// Returns true if an event is selected. If the selection has only exclusions, it selects all
+    /// other events.
     pub fn selects(&self, event: &EventName) -> bool {
         let any =
             |patterns: &[String]| patterns.iter().any(|pattern| pattern_matches(pattern, event));
@@ -55,11 +56,11 @@ impl Selection {
         self.excluded.iter().any(|pattern| pattern_matches(pattern, event))
     }
 
-    /// Returns the selected events of `all`.
+    /// Returns the events of `all` that are selected.
     ///
     /// # Errors
     ///
-    /// If a pattern matches none of them.
+    /// If a pattern matches no event of `all`.
     pub fn select_from<'all>(
         &self,
         all: &'all [EventName],
@@ -90,8 +91,8 @@ fn pattern_matches(pattern: &str, event: &EventName) -> bool {
     }
 }
 
-/// Returns true if a pattern matches a kernel event with this LTTng name. A trace does not have the
-/// event's subsystem, but most names begin with it.
+/// Returns true if a pattern matches a kernel event with this LTTng name. A trace does not contain
+/// the event's subsystem, but most names begin with the subsystem.
 pub fn matches_recorded_name(pattern: &str, name: &str) -> bool {
     let glob = |pattern: &str, name: &str| glob_matches(pattern.as_bytes(), name.as_bytes());
     let (subsystem, event) = pattern.split_once(':').unwrap_or(("", pattern));
@@ -117,7 +118,7 @@ pub fn matches_recorded_name(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Suggests a pattern similar to one that matches nothing.
+/// Suggests a pattern that is similar to a pattern without matches.
 fn suggest_pattern(pattern: &str, all: &[EventName]) -> Option<String> {
     let is_there = |pattern: &String| all.iter().any(|event| pattern_matches(pattern, event));
     if let Some((subsystem, name)) = pattern.split_once(':') {
@@ -143,7 +144,7 @@ fn suggest_pattern(pattern: &str, all: &[EventName]) -> Option<String> {
     let subsystems = subsystems.filter(|_| tail.is_empty());
     let names = all.iter().flat_map(|event| name_beginnings(&event.name, tail));
     let near = nearest_word(word, subsystems.chain(names)).map(|name| format!("{name}{tail}"));
-    // A system call, or a part of a name.
+    // The pattern may be a system call's name, or a part of an event's name.
     let call = Some(format!("syscalls:{pattern}")).filter(is_there);
     let part = || Some(format!("*{}*", pattern.trim_matches('*'))).filter(is_there);
     call.or(near.filter(is_there)).or_else(part)
@@ -154,14 +155,14 @@ fn split_at_star(pattern: &str) -> (&str, &str) {
     pattern.split_at(pattern.find('*').unwrap_or(pattern.len()))
 }
 
-/// Returns the beginnings of a name that a pattern with this tail could have.
+/// Returns the beginnings of a name that a pattern with this tail could match.
 fn name_beginnings<'name>(name: &'name str, tail: &str) -> impl Iterator<Item = &'name str> {
     let is_glob = !tail.is_empty();
     let ends = name.match_indices('_').map(|(at, _)| at + 1).filter(move |_| is_glob);
     ends.chain([name.len()]).map(|end| &name[..end])
 }
 
-/// Returns the nearest word, if it is near enough.
+/// Returns the word with the least edit distance, if that distance is small enough.
 fn nearest_word<'words>(
     word: &str,
     words: impl Iterator<Item = &'words str>,
@@ -177,7 +178,7 @@ fn nearest_word<'words>(
         .map(|n| n.1)
 }
 
-/// Returns the number of letters to change, add, remove, or swap with the next one, to turn one
+/// Returns the number of letters to change, add, remove, or swap with the next letter, to turn one
 /// word into the other (optimal string alignment).
 fn edit_distance(a: &[u8], b: &[u8]) -> usize {
     let mut before: Vec<usize> = Vec::new();
@@ -229,7 +230,7 @@ mod tests {
         assert_eq!(chosen(&[]).split(' ').count(), 8);
         assert_eq!(chosen(&["sched_*"]), "sched_switch sched_stat_wait");
         assert_eq!(chosen(&["sched"]), "sched_switch sched_stat_wait");
-        // By LTTng's name.
+        // Selection by an LTTng name.
         assert_eq!(chosen(&["irq_*"]), "softirq_entry irq_handler_entry");
         assert_eq!(chosen(&["kmem_*"]), "mm_page_alloc");
         assert_eq!(chosen(&["syscall_entry_*"]), "sys_enter_openat sys_enter_read");

@@ -1,5 +1,5 @@
-//! The tracefs file system, mounted at its usual place, or for this process alone, as a mount
-//! without a path that ends with its descriptor.
+//! The tracefs file system, mounted at its usual path, or for this process alone, as a detached
+//! mount that ends when its descriptor is closed.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,21 +12,22 @@ use super::error::CatalogueError;
 
 /// The usual mount point.
 const DEFAULT_ROOT: &str = "/sys/kernel/tracing";
-/// The mount point before Linux 4.1. It comes last, because a look at it mounts tracefs.
+/// The mount point before Linux 4.1. The search tries this path last, because access mounts
+/// tracefs.
 const LEGACY_ROOT: &str = "/sys/kernel/debug/tracing";
-/// linux/magic.h.
+/// The file system's magic number (linux/magic.h).
 const TRACEFS_MAGIC: u64 = 0x7472_6163;
 
-/// An open tracefs.
+/// An open tracefs file system.
 #[derive(Debug)]
 pub struct Tracefs {
     root: PathBuf,
-    /// The mount, if this process made it.
+    /// The detached mount, if this process created one.
     _mount: Option<Fd>,
 }
 
 impl Tracefs {
-    /// Finds tracefs, or mounts it privately.
+    /// Finds tracefs, or mounts it for this process alone.
     ///
     /// # Errors
     ///
@@ -63,7 +64,7 @@ impl Tracefs {
         }
     }
 
-    /// Returns the path of its root for this process.
+    /// Returns the path of the tracefs root for this process.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -72,7 +73,7 @@ impl Tracefs {
     ///
     /// # Errors
     ///
-    /// If it cannot be read, is longer, or is no text.
+    /// If the file cannot be read, is longer, or is not text.
     pub fn read<'text>(
         &self,
         path: &str,

@@ -1,16 +1,15 @@
-//! Arguments of tracepoints from BTF: those that the program on a raw tracepoint finds in its
-//! context.
+//! Arguments of tracepoints from BTF, as programs on raw tracepoints find them in their contexts.
 //!
-//! The kernel declares `typedef void (*btf_trace_NAME)(void *, ARGUMENTS…)` for each tracepoint,
-//! for its verifier. The typedef has types only; `__traceiter_NAME`, the function that calls a
-//! tracepoint's probes, has the names of arguments.
+//! For its verifier, the kernel declares `typedef void (*btf_trace_NAME)(void *, ARGUMENTS…)` for
+//! each tracepoint. The typedef has only types; `__traceiter_NAME`, the function that calls a
+//! tracepoint's probes, has the names of the arguments.
 
 use trackway_schema::Scalar;
 
 use super::btf::{Btf, Class, Type};
 use super::model::{Argument, ArgumentKind, Field, FieldShape};
 
-/// Most arguments that a program's context has room for.
+/// Most arguments for which a program's context has room.
 const ARGUMENTS_MAX: usize = 12;
 
 /// Returns the arguments of a tracepoint, if BTF has it.
@@ -35,7 +34,7 @@ pub(crate) fn tracepoint_arguments(btf: &Btf, name: &str) -> Option<Vec<Argument
     Some(each.collect())
 }
 
-/// Returns the parameters without the first, which is the probe's data.
+/// Returns the parameters without the first one, which is the probe's data.
 fn probe_parameters<'btf>(btf: &'btf Btf, of: &Type<'btf>) -> Option<Vec<(&'btf str, u32)>> {
     let all: Vec<_> = btf.parameters(of).skip(1).collect();
     (of.class == Class::FuncProto && all.len() <= ARGUMENTS_MAX).then_some(all)
@@ -53,14 +52,14 @@ fn argument_kind(btf: &Btf, type_id: u32) -> ArgumentKind {
     }
 }
 
-/// Relates fields to arguments of the same name, size and sign.
+/// Sets the argument of each field that is the only one with the argument's name, size and sign.
 pub(crate) fn relate_arguments(fields: &mut [Field], arguments: &[Argument]) {
     for field in fields {
         let FieldShape::Integer(scalar) = field.kind else { continue };
         let mut same = (0_u8..).zip(arguments).filter(|(_, argument)| {
             let is_same = match argument.kind {
                 ArgumentKind::Integer(of) => of == scalar,
-                // The argument's address.
+                // The field shows the argument's address.
                 ArgumentKind::Pointer(_) => scalar == Scalar::U64 && field.type_text.contains('*'),
                 ArgumentKind::Value(_) => false,
             };

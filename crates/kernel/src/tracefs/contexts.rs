@@ -1,7 +1,7 @@
 //! Contexts of tracefs records, with LTTng's names: the values of the common fields (`common_…`).
 //!
-//! These fields have neither the thread's process nor its name. The tables of tracefs
-//! (`saved_tgids`, `saved_cmdlines`) have the last process and name of a thread id, not those of
+//! The common fields contain neither the thread's process nor its name. The tables of tracefs
+//! (`saved_tgids`, `saved_cmdlines`) have the last process and name of a thread id, not those at
 //! the event's time.
 
 use trackway_schema::{Field, FieldKind, Scalar};
@@ -12,23 +12,23 @@ use crate::catalogue::model;
 mod flag {
     pub(super) const INTERRUPTS_OFF: u8 = 0x01;
     pub(super) const NEED_RESCHEDULE: u8 = 0x04;
-    /// In an interrupt of either kind, or an NMI; or with soft interrupts disabled.
+    /// In a hard or soft interrupt or an NMI; or with soft interrupts disabled.
     pub(super) const IN_INTERRUPT: u8 = 0x08 | 0x10 | 0x40 | 0x80;
 }
-/// The half of `common_preempt_count` for preemption. (The other half, since Linux 5.14, counts
-/// disabled migration.)
+/// The half of `common_preempt_count` that counts disabled preemption. (Since Linux 5.14, the other
+/// half counts disabled migration.)
 const PREEMPTION: u8 = 0x0f;
 
 /// A context of tracefs records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Context {
-    /// The running thread.
+    /// The id of the running thread.
     Tid,
-    /// The CPU, for filters only: packets have it.
+    /// The CPU, for filters only: in traces, packets have the CPU.
     Cpu,
-    /// 1 if another thread could preempt it, ignoring interrupts; else 0.
+    /// 1 if another thread could preempt the running thread, ignoring interrupts; else 0.
     Preemptible,
-    /// 1 if another thread is about to preempt it; else 0.
+    /// 1 if another thread is about to preempt the running thread; else 0.
     NeedReschedule,
     /// 1 if interrupts are enabled; else 0.
     Interruptible,
@@ -59,14 +59,14 @@ impl Context {
         }
     }
 
-    /// Returns the context's description in traces.
+    /// Returns the context's field description in traces.
     pub(super) fn field(self) -> Field {
         let named = Self::ALL.iter().find(|(_, context)| *context == self);
         let name = named.map_or("", |(name, _)| name).to_owned();
         Field { name, kind: FieldKind::Scalar(self.scalar()) }
     }
 
-    /// Returns the value in the form of a filter's slot.
+    /// Returns the context's value in the form of a filter's slot.
     pub(super) fn value(self, common_fields: &CommonFields, cpu: u32) -> u64 {
         let CommonFields { tid, flags, preempt_count } = *common_fields;
         match self {
@@ -81,7 +81,7 @@ impl Context {
         }
     }
 
-    /// Appends the value to a record.
+    /// Appends the context's value to a record.
     pub(super) fn write(self, common_fields: &CommonFields, into: &mut Vec<u8>) {
         let value = self.value(common_fields, 0).to_le_bytes();
         into.extend_from_slice(&value[..self.scalar().size_bytes()]);
@@ -93,9 +93,9 @@ impl Context {
 pub struct CommonFields {
     /// The thread's id.
     pub tid: i32,
-    /// `common_flags`.
+    /// The value of `common_flags`.
     pub flags: u8,
-    /// `common_preempt_count`.
+    /// The value of `common_preempt_count`.
     pub preempt_count: u8,
 }
 
@@ -106,12 +106,12 @@ pub struct CommonLayout {
     pub(super) id: usize,
     /// Offset of the thread's id, an i32.
     tid: usize,
-    /// Offsets of flags and counter, a byte each.
+    /// Offsets of `common_flags` and `common_preempt_count`, one byte each.
     flags: Option<(usize, usize)>,
 }
 
 impl CommonLayout {
-    /// Finds the common fields of a format. `None`: they are unexpected.
+    /// Finds the common fields of a format. `None`: the fields are unexpected.
     pub fn find(fields: &[model::Field]) -> Option<Self> {
         let at = |name: &str, size: u32| {
             let field = fields.iter().find(|field| field.name == name && field.size == size)?;

@@ -1,10 +1,10 @@
-//! Converts tracefs records to those of BPF programs ([`crate::bpf_program::codegen`]): the same
-//! description and the same bytes, except user memory, which tracefs lacks. Those fields are empty
+//! Converts tracefs records to records of BPF programs ([`crate::bpf_program::codegen`]), with
+//! equal descriptions and bytes. tracefs lacks user memory, so fields from user memory are empty
 //! and listed ([`Converter::empty_fields`]).
 //!
 //! One plan serves both kernel backends: [`EventPlan`] has the fields and their sources. This
-//! module runs its steps in Rust, on the record that the event's `format` describes. For a system
-//! call, the record of `sys_enter_…` and `sys_exit_…` takes the place of the registers.
+//! module runs the plan's steps in Rust, on the record that the event's `format` describes. For a
+//! system call, the record of `sys_enter_…` or `sys_exit_…` takes the place of the registers.
 
 use trackway_jit::frame::Cell;
 use trackway_schema::{EventDescription, Field as Described, FieldKind};
@@ -20,9 +20,10 @@ use crate::catalogue::model::{Event, Location, Meaning, Phase, Source};
 struct Conversion {
     id: u16,
     steps: Vec<(FieldKind, Step)>,
-    /// A mask of arguments of which only the pointer is known.
+    /// A mask of the arguments of which the record has only the pointer.
     incomplete: u8,
-    /// Filters that must all pass the event; `None`: no filter is selected, so it is dropped.
+    /// Filters that must all pass the event; `None`: no filter is selected, so the converter drops
+    /// the event.
     filters: Option<Vec<Filter>>,
 }
 
@@ -32,26 +33,26 @@ pub struct Converter {
     common: CommonLayout,
     /// Most bytes of an event's fields.
     payload_max: u32,
-    /// Contexts of records, and their size.
+    /// Contexts of records, with their total size.
     contexts: Vec<Context>,
     contexts_bytes: usize,
     /// The number of cells of each filter, by its index.
     cells: Vec<usize>,
-    /// By the converter's event number.
+    /// Conversions by the converter's event number.
     conversions: Vec<Conversion>,
-    /// Pairs of the number in tracefs and the converter's event number, sorted by the former.
+    /// Pairs of tracefs event id and converter's event number, sorted by tracefs event id.
     numbers: Vec<(u16, u16)>,
     descriptions: Vec<EventDescription>,
     meanings: Vec<Vec<Meaning>>,
     /// Names of events that tracefs lacks.
     pub missing_events: Vec<String>,
-    /// Events and their fields that are not recorded.
+    /// Pairs of event and field that the converter does not record.
     pub omitted_fields: Vec<(String, String)>,
-    /// Events and their fields that are always empty.
+    /// Pairs of event and field that is always empty.
     pub empty_fields: Vec<(String, String)>,
 }
 
-/// The state of filters, by their index.
+/// The state of all filters, by filter index.
 #[derive(Debug)]
 pub struct FilterState {
     cells: Vec<Vec<Cell>>,
@@ -66,21 +67,21 @@ pub struct Converted {
     pub common_fields: CommonFields,
 }
 
-/// Plans an event with at most `payload_max` bytes of payload: a system call like a BPF program
-/// that reads registers, at the offsets of its record.
+/// Plans an event with at most `payload_max` bytes of payload. Plans a system call like a BPF
+/// program that reads registers, but at the offsets of its record.
 pub fn plan_event(event: &Event, payload_max: u32) -> EventPlan {
     let call = EventPlan::from_registers(event, &record_layout(event), payload_max);
     call.unwrap_or_else(|| EventPlan::from_record_with_unknown(event, payload_max))
 }
 
 impl Converter {
-    /// Converts these events with at most `payload_max` bytes of payload.
+    /// Creates a converter for these events with at most `payload_max` bytes of payload.
     pub fn new(events: &[Event], common: CommonLayout, payload_max: u32) -> Self {
         let events = events.iter().map(|event| (event, Vec::new()));
         Self::with_filters(events, common, payload_max, vec![Context::Tid])
     }
 
-    /// Converts these events with their filters and these contexts.
+    /// Creates a converter for these events with their filters and these contexts.
     pub fn with_filters<'e>(
         events: impl Iterator<Item = (&'e Event, Vec<Filter>)>,
         common: CommonLayout,
@@ -107,7 +108,8 @@ impl Converter {
         converter
     }
 
-    /// Adds an event with its filters; returns its number, the next one. `None`: tracefs lacks it.
+    /// Adds an event with its filters; returns its number, the next one. `None`: tracefs lacks the
+    /// event.
     pub fn add(&mut self, event: &Event, filters: Vec<Filter>) -> Option<u16> {
         let number = u16::try_from(self.conversions.len());
         let (Some(id), Ok(number)) = (event.id, number) else {
@@ -128,7 +130,7 @@ impl Converter {
         let incomplete = plan.followed_arguments_mask();
         self.conversions.push(Conversion { id, steps, incomplete, filters: None });
         self.set_filters(number, Some(filters));
-        // Two events with one number do not exist in the kernel.
+        // In the kernel, event ids are unique.
         let place = self.numbers.partition_point(|&(other, _)| other < id);
         self.numbers.insert(place, (id, number));
         self.descriptions.push(plan.description);
@@ -136,7 +138,7 @@ impl Converter {
         Some(number)
     }
 
-    /// Replaces the filters of an event; `None`: its records are dropped.
+    /// Replaces the filters of an event; `None`: the converter drops the event's records.
     pub fn set_filters(&mut self, number: u16, filters: Option<Vec<Filter>>) {
         for filter in filters.iter().flatten() {
             if self.cells.len() <= filter.number {
@@ -150,7 +152,7 @@ impl Converter {
         }
     }
 
-    /// Returns the converter for the same events, which it drops until they get filters
+    /// Returns a converter for the same events that drops each event until the event gets filters
     /// ([`Self::set_filters`]).
     #[must_use]
     pub fn without_filters(&self) -> Self {
@@ -174,8 +176,8 @@ impl Converter {
         self.contexts.iter().map(|context| context.field()).collect()
     }
 
-    /// Converts a record: appends its contexts and payload to `into`. `None`: the record's event is
-    /// not here, or the record is too short.
+    /// Converts a record: appends its contexts and payload to `into`. `None`: the converter does
+    /// not have the record's event, or the record is too short.
     pub fn convert(&self, record: &[u8], into: &mut Vec<u8>) -> Option<Converted> {
         let id = u16::from_ne_bytes(bytes_at(record, self.common.id)?);
         let at = self.numbers.binary_search_by_key(&id, |&(id, _)| id).ok()?;
@@ -190,12 +192,12 @@ impl Converter {
         Some(Converted { event, common_fields })
     }
 
-    /// Returns true if filters have state. Then they must see records in the order of time.
+    /// Returns true if filters have state. Such filters must receive records in the order of time.
     pub fn has_state(&self) -> bool {
         self.cells.iter().any(|&cells| cells > 0)
     }
 
-    /// Creates initial state of filters.
+    /// Creates the initial state of all filters.
     pub fn new_state(&self) -> FilterState {
         let mut state = FilterState { cells: Vec::new() };
         self.extend_state(&mut state);
@@ -239,9 +241,9 @@ impl Converter {
     }
 }
 
-/// Returns the layout of a call's record in place of registers: arguments and result.
+/// Returns the layout of a system call's record in place of registers: arguments and result.
 fn record_layout(event: &Event) -> RegisterLayout {
-    // The exit's record has no arguments.
+    // The record of a call's exit has no arguments.
     let arguments = std::array::from_fn(|number| u32::MAX - number as u32);
     let mut layout = RegisterLayout {
         arguments,
@@ -268,7 +270,7 @@ fn bytes_at<const N: usize>(record: &[u8], at: usize) -> Option<[u8; N]> {
     record.get(at..at.checked_add(N)?)?.try_into().ok()
 }
 
-/// Runs a step. A short record gives zeros, or nothing.
+/// Runs a step of a plan. For a short record, the step writes zeros or nothing.
 fn run_step((kind, step): &(FieldKind, Step), incomplete: u8, record: &[u8], into: &mut Vec<u8>) {
     match *step {
         Step::Copy { offset, size } | Step::Register { offset, size } => {
@@ -300,7 +302,7 @@ fn run_step((kind, step): &(FieldKind, Step), incomplete: u8, record: &[u8], int
     }
 }
 
-/// Appends text of at most `bytes_max` bytes with its NUL.
+/// Appends text of at most `bytes_max` bytes, including its NUL.
 fn append_text(from: &[u8], bytes_max: u32, into: &mut Vec<u8>) {
     let from = &from[..from.len().min((bytes_max as usize).saturating_sub(1))];
     let end = from.iter().position(|&byte| byte == 0).unwrap_or(from.len());
@@ -308,7 +310,7 @@ fn append_text(from: &[u8], bytes_max: u32, into: &mut Vec<u8>) {
     into.push(0);
 }
 
-/// Returns the data that the word at `offset` refers to, as far as the record goes.
+/// Returns the data that the word at `offset` refers to, up to the end of the record.
 fn located_data(record: &[u8], offset: u32, location: Location) -> &[u8] {
     let Some(word) = bytes_at(record, offset as usize).map(u32::from_ne_bytes) else { return &[] };
     let (mut begin, length) = ((word & 0xffff) as usize, (word >> 16) as usize);
@@ -325,7 +327,7 @@ fn append_empty(kind: &FieldKind, into: &mut Vec<u8>) {
         FieldKind::Scalar(scalar) | FieldKind::Enumeration(scalar, _) => scalar.size_bytes(),
         FieldKind::Array(scalar, count) => scalar.size_bytes() * usize::from(*count),
         FieldKind::Str => 1,
-        // The length.
+        // The length, which is zero.
         FieldKind::Text | FieldKind::Sequence(_) | FieldKind::Strings => 4,
     };
     into.resize(into.len() + bytes, 0);
@@ -395,7 +397,7 @@ mod tests {
             &[1, 0, 2, 0],
         ];
         assert_eq!(into, expected.concat());
-        // Another event.
+        // A record of another event.
         let mut other = build_record();
         other[0] ^= 1;
         assert_eq!(converter.convert(&other, &mut Vec::new()), None);

@@ -1,5 +1,5 @@
-//! Filters on tracefs records. The recorder interprets the usual filter objects on frames that are
-//! filled from converted records.
+//! Filters on tracefs records. The recorder interprets the usual filter objects on frames that it
+//! fills from converted records.
 //!
 //! Invariant: a filter has a verdict for any bytes. If it reads a missing value, such as an element
 //! beyond the end, it rejects the event.
@@ -20,15 +20,15 @@ use super::contexts::{CommonFields, Context};
 use crate::bpf_program::filter::{FilterError, kind_at, split_index};
 use crate::bpf_program::plan::{EventPlan, Step};
 
-/// Size of the length before a text or sequence.
+/// Size in bytes of the length before a text or sequence.
 const COUNT_BYTES: usize = 4;
 
 /// A filter prepared for one event.
 #[derive(Debug, Clone)]
 pub struct Filter {
-    /// The index of the filter, which selects its state; the state is shared by all events.
+    /// The index of the filter, which selects its state; all events share the state of a filter.
     pub(super) number: usize,
-    /// The number of cells of its state.
+    /// The number of cells of the filter's state.
     pub(super) cells: usize,
     programs: Vec<Verified<'static>>,
     constants: &'static [u8],
@@ -37,13 +37,13 @@ pub struct Filter {
     slots: Vec<SlotSource>,
 }
 
-/// The way to skip a field.
+/// The way to skip a field of a converted record.
 #[derive(Debug, Clone, Copy)]
 enum FieldSkip {
     Bytes(usize),
-    /// Up to its NUL, inclusive.
+    /// A text, up to its NUL, inclusive.
     Str,
-    /// A count, and elements of this size.
+    /// A count, followed by elements of this size in bytes.
     Counted(usize),
 }
 
@@ -51,7 +51,7 @@ enum FieldSkip {
 #[derive(Debug, Clone, Copy)]
 enum SlotSource {
     Context(Context),
-    /// The field with this index.
+    /// The value of the field with this index.
     Field(usize, FieldValue),
 }
 
@@ -60,13 +60,13 @@ enum FieldValue {
     /// A scalar at this offset in the field.
     Scalar(Scalar, usize),
     Str,
-    /// A count, then bytes or elements.
+    /// A count, followed by bytes or elements.
     Counted,
     Array(u32),
     Element(Scalar, u32),
 }
 
-/// An event to filter.
+/// A converted record, with the CPU and time of its event, for a filter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FilteredRecord<'a> {
     /// A converted record; its fields begin at `begin`.
@@ -76,20 +76,20 @@ pub(super) struct FilteredRecord<'a> {
     pub(super) occurrence: Occurrence,
 }
 
-/// The time and CPU of an event.
+/// The CPU and time of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Occurrence {
-    /// The CPU.
+    /// The CPU on which the event occurred.
     pub cpu: u32,
-    /// CLOCK_MONOTONIC, in ns.
+    /// The time of the event on CLOCK_MONOTONIC, in ns.
     pub time_ns: u64,
 }
 
-/// Returns which fields of the plan tracefs records have. They lack user memory.
+/// Returns the fields of the plan that tracefs records have. Fields from user memory are missing.
 pub fn available_fields(plan: &EventPlan) -> Vec<bool> {
     let mut is_given = true;
     let given = plan.steps.iter().map(|step| {
-        // The previous step's field.
+        // `PartOfPrevious` keeps the answer for the previous step's field.
         if *step != Step::PartOfPrevious {
             is_given = !step.reads_user_memory() && !matches!(step, Step::Zeros(_));
         }
@@ -99,12 +99,12 @@ pub fn available_fields(plan: &EventPlan) -> Vec<bool> {
 }
 
 impl Filter {
-    /// Prepares the filter of this object for an event; `number` selects its state. `None`: the
-    /// event lacks a field that the filter reads.
+    /// Prepares the filter of this object for an event; `number` selects the filter's state.
+    /// `None`: the event lacks a field that the filter reads.
     ///
     /// # Errors
     ///
-    /// If the object is invalid.
+    /// If the filter object is invalid.
     pub fn new(
         object: &[u8],
         number: usize,
@@ -144,7 +144,7 @@ impl Filter {
         Ok(None)
     }
 
-    /// Returns true if the filter passes the event, with this state.
+    /// Returns true if the filter, with the state in `cells`, passes the event.
     pub(super) fn passes(&self, record: &FilteredRecord<'_>, cells: &[Cell]) -> bool {
         let Some(offsets) = self.field_offsets(record) else { return false };
         let environment = Environment::new(self.constants, cells, time_ns, next_random);
@@ -164,7 +164,7 @@ impl Filter {
         filled && interpret::run(&self.programs, &frame).is_ok_and(|outcome| outcome.answer != 0)
     }
 
-    /// Returns the offsets of fields, up to the last field that is read.
+    /// Returns the offsets of a record's fields, up to the last field that the filter reads.
     fn field_offsets(&self, record: &FilteredRecord<'_>) -> Option<[usize; FIELDS_MAX + 1]> {
         let mut offsets = [0; FIELDS_MAX + 1];
         let mut at = record.begin;
@@ -184,7 +184,7 @@ impl Filter {
     }
 }
 
-/// Returns the sources of a frame's slots; `None`: the event lacks a field.
+/// Returns the sources of a frame's slots; `None`: the event lacks a field of the filter.
 fn slot_sources(of: Alternative<'_>, plan: &EventPlan, given: &[bool]) -> Option<Vec<SlotSource>> {
     let slot = |need: trackway_jit::object::Need<'_>| {
         if let Some(name) = need.path.strip_prefix("$ctx.") {
@@ -262,7 +262,7 @@ fn count_at(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 thread_local! {
-    /// The event's time, for helpers of the filter that runs on this thread.
+    /// The event's time, for helper functions of the filter that runs on this thread.
     static TIME_NS: ThreadCell<u64> = const { ThreadCell::new(0) };
     /// The state of the random number generator.
     static SEED: ThreadCell<u64> = ThreadCell::new(
@@ -340,7 +340,7 @@ mod tests {
         Filter::new(&object, number, &plan).expect("a filter").expect("it has all")
     }
 
-    /// Returns such a record's payload, after a thread's id.
+    /// Returns a payload with the fields of `build_plan`, after a thread's id.
     fn build_payload() -> Vec<u8> {
         let mut bytes = 77_u32.to_ne_bytes().to_vec();
         bytes.extend(b"sh\0");
@@ -368,7 +368,7 @@ mod tests {
             ("name == \"a*e\" && values[2] == 9 && last > 199", true),
             ("words[2] == 0xffffffff && length(words) == 3", true),
             ("any(values == 8) && length(values) == 3", true),
-            // A missing element: rejected.
+            // A missing element: the filter rejects the event.
             ("values[3] == 0", false),
             ("!(values[3] == 0)", false),
             ("$ctx.tid == 77 && $ctx.cpu_id == 2", true),
@@ -406,7 +406,7 @@ mod tests {
             Filter::new(&object, 0, &build_plan()).expect("a filter").is_some()
         };
         assert!(of("prio"));
-        // Of another kind; not there at all.
+        // `last` has another kind; `other` does not exist.
         assert!(!of("last") && !of("other"));
     }
 }

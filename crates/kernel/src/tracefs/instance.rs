@@ -1,10 +1,12 @@
-//! An instance of tracefs: buffers and enabled events of its own, independent of other tracers.
+//! An instance of tracefs, which has its own buffers and enabled events, independent of other
+//! tracers.
 //!
-//! An instance is a folder, and a folder outlives its creator. A helper process that outlives the
-//! recorder removes it ([`FolderRemover`]). If that is killed, too, the kernel ends the recording
-//! and frees the memory when the recorder's descriptors are closed (`disable_on_free`), and the
-//! next recording removes the folder. The folder's name identifies the owner: process, start time,
-//! pid namespace. The kernel refuses to remove an instance that a process has open.
+//! An instance is a folder, and the folder remains when its creator ends. A helper process that
+//! outlives the recorder removes the folder ([`FolderRemover`]). If the helper is killed, too, the
+//! kernel ends the recording and frees the memory when the recorder's descriptors are closed
+//! (`disable_on_free`). Then the next recording removes the folder. The folder's name identifies
+//! the owner: process, start time, pid namespace. The kernel refuses to remove an instance that a
+//! process has open.
 
 use std::ffi::CString;
 use std::fmt;
@@ -30,20 +32,20 @@ use crate::catalogue::tracefs::Tracefs;
 const INSTANCES_FOLDER: &str = "instances";
 /// The prefix of Trackway's instances.
 const NAME_PREFIX: &str = "trackway";
-/// The file with ids of threads that are not recorded.
+/// The file with ids of threads that the instance does not record.
 const EXCLUDED_THREADS: &str = "set_event_notrace_pid";
-/// An id that no thread ever has: PID_MAX_LIMIT (include/linux/threads.h).
+/// An id that no thread can have: PID_MAX_LIMIT (include/linux/threads.h).
 const NO_THREAD: u32 = 4 << 20;
-/// Most thread ids in one write: the kernel copies its list at each write.
+/// Most thread ids in one write: at each write, the kernel copies its list of ids.
 const THREADS_MAX: usize = 512;
-/// Longest list of threads that is read, in bytes.
+/// Longest thread list that the recorder reads, in bytes.
 const LIST_BYTES_MAX: u64 = 64 << 20;
-/// Most CPUs.
+/// Most CPUs of the system.
 const CPUS_MAX: u32 = 8192;
-/// Longest description of pages or statistics of a CPU, in bytes.
+/// Longest page description or CPU statistics, in bytes.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// The reason why there is no instance.
+/// The reason why no instance exists.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum InstanceError {
@@ -104,7 +106,7 @@ pub struct InstanceOptions {
 /// An instance of Trackway.
 #[derive(Debug)]
 pub struct Instance {
-    // Fields are dropped in this order: the folder last.
+    // Rust drops fields in this order, so the folder is removed last.
     cpus: Vec<Cpu>,
     tracing_on: File,
     /// The files with included and excluded thread ids.
@@ -112,16 +114,16 @@ pub struct Instance {
     excluded: Option<File>,
     _free_buffer: Option<File>,
     folder: InstanceFolder,
-    /// The layout of its pages.
+    /// The layout of the instance's pages.
     pub pages: PageFormat,
-    /// The layout of its records' common fields.
+    /// The layout of the common fields in the instance's records.
     pub common: CommonLayout,
 }
 
-/// A CPU's buffer.
+/// The buffer of one CPU.
 #[derive(Debug)]
 pub struct Cpu {
-    /// The CPU.
+    /// The number of the CPU.
     pub number: u32,
     pipe: File,
     stats: File,
@@ -132,24 +134,24 @@ pub struct Cpu {
 pub struct BufferStats {
     /// Events in the buffer.
     pub entries: u64,
-    /// Events that were discarded.
+    /// Events that the kernel discarded because the buffer was full.
     pub dropped: u64,
-    /// Events that newer ones have overwritten.
+    /// Events that newer events have overwritten.
     pub overwritten: u64,
 }
 
-/// The folder; dropping removes it.
+/// The folder of an instance; dropping this value removes the folder.
 #[derive(Debug)]
 struct InstanceFolder {
     path: PathBuf,
     cleanup: Option<FolderRemover>,
-    /// The mount, if this process made it.
+    /// The mount of tracefs, if this process made the mount.
     _tracefs: Tracefs,
 }
 
 impl Drop for InstanceFolder {
     fn drop(&mut self) {
-        // If this process is no longer root, the helper process removes it.
+        // If this process is no longer root, the helper process removes the folder.
         let _ = fs::remove_dir(&self.path);
         drop(self.cleanup.take());
     }
@@ -178,12 +180,12 @@ impl Instance {
         }
         let kib = options.cpu_bytes.div_ceil(1024).max(1);
         write_file(&path, "buffer_size_kb", &kib.to_string())?;
-        // If no process is left to remove the folder, the kernel frees the buffers when this is
-        // closed.
+        // If no process is left to remove the folder, the kernel frees the buffers when this
+        // descriptor is closed.
         let free_buffer = write_file(&path, "options/disable_on_free", "1")
             .and_then(|_| open_file(&path, "free_buffer", fs::OpenOptions::new().write(true)));
         let threads = options.is_scoped.then(|| open_thread_list(&path)).transpose()?;
-        // Since Linux 5.7.
+        // `set_event_notrace_pid` exists since Linux 5.7.
         let mut open_options = fs::OpenOptions::new();
         let open_options = open_options.read(true).write(true);
         let excluded =
@@ -219,7 +221,7 @@ impl Instance {
     }
 
     /// Adds the calling thread and its future descendants if the instance is scoped, and starts
-    /// recording. For a child of fork(2): it does not allocate.
+    /// recording. A child of fork(2) may call this function: it does not allocate.
     ///
     /// # Errors
     ///
@@ -234,7 +236,7 @@ impl Instance {
             rest /= 10;
         }
         threads.write_all(&digits[digits.len() - length..])?;
-        // Last, because an empty list would record all threads.
+        // Recording starts last, because an empty list would record all threads.
         self.set_recording(true)
     }
 
@@ -248,7 +250,8 @@ impl Instance {
         threads.write_all(tid.to_string().as_bytes())
     }
 
-    /// Records no thread until one is added; an empty list would record all threads.
+    /// Records no thread until [`Self::add_thread`] adds one; an empty list would record all
+    /// threads.
     ///
     /// # Errors
     ///
@@ -277,7 +280,7 @@ impl Instance {
     }
 
     /// Excludes threads and their future descendants, even if they were added. Returns false if the
-    /// kernel cannot do that.
+    /// kernel cannot exclude threads.
     ///
     /// # Errors
     ///
@@ -300,7 +303,7 @@ impl Instance {
     ///
     /// # Errors
     ///
-    /// If the kernel refuses, as it does when this process is no longer root.
+    /// If the kernel refuses, for example because this process is no longer root.
     pub fn replace_excluded_threads(&self, tids: &[u32]) -> io::Result<()> {
         let path = self.folder.path.join(EXCLUDED_THREADS);
         // Opening with truncation empties the list.
@@ -315,7 +318,7 @@ impl Instance {
 }
 
 impl Cpu {
-    /// Reads the next page into `into`, which has room for one. `None`: there is nothing to read
+    /// Reads the next page into `into`, which has room for one page. `None`: no page is available
     /// now.
     ///
     /// # Errors
@@ -326,14 +329,14 @@ impl Cpu {
             Ok(0) => Ok(None),
             Ok(bytes) => Ok(into.get(..bytes)),
             Err(error) => match error.raw_os_error() {
-                // Nothing there; an offline CPU; a signal.
+                // No data; an offline CPU; a signal.
                 Some(libc::EAGAIN | libc::ENODEV | libc::EINTR) => Ok(None),
                 _ => Err(error),
             },
         }
     }
 
-    /// Reads the statistics.
+    /// Reads the statistics of the CPU's buffer.
     ///
     /// # Errors
     ///
@@ -347,7 +350,7 @@ impl Cpu {
 }
 
 impl BufferStats {
-    /// Returns the change since `before`.
+    /// Returns the change of the statistics since `before`.
     #[must_use]
     pub const fn since(self, before: &Self) -> Self {
         Self {
@@ -362,18 +365,18 @@ impl BufferStats {
             let of = |line: &str| line.strip_prefix(name)?.strip_prefix(": ")?.trim().parse().ok();
             text.lines().find_map(of).unwrap_or(0)
         };
-        // The first counts discarded events; the second those of an interrupt that found a page
-        // half written.
+        // `dropped events` counts discarded events; `commit overrun` counts events of an interrupt
+        // that found a page half written.
         let dropped = number("dropped events").saturating_add(number("commit overrun"));
         Self { entries: number("entries"), dropped, overwritten: number("overrun") }
     }
 }
 
-/// Checks that instances could be made; returns the root of tracefs.
+/// Checks that this process could create instances; returns the root of tracefs.
 ///
 /// # Errors
 ///
-/// The obstacle.
+/// The reason why this process cannot create instances.
 pub fn check_support() -> Result<PathBuf, InstanceError> {
     let tracefs = Tracefs::open().map_err(InstanceError::Catalogue)?;
     let instances = tracefs.root().join(INSTANCES_FOLDER);
@@ -396,7 +399,7 @@ fn open_file(path: &Path, file: &str, options: &fs::OpenOptions) -> Result<File,
     options.open(&path).map_err(file_error("open", &path))
 }
 
-/// Writes to a file of the instance; returns the open file.
+/// Writes text to a file of the instance; returns the open file.
 fn write_file(path: &Path, file: &str, text: &str) -> Result<File, InstanceError> {
     let opened = open_file(path, file, fs::OpenOptions::new().write(true))?;
     (&opened).write_all(text.as_bytes()).map_err(file_error("write to", &path.join(file)))?;
@@ -407,7 +410,7 @@ fn read_file(path: &Path, file: &str, bytes_max: usize) -> Result<String, Instan
     let opened = open_file(path, file, fs::OpenOptions::new().read(true))?;
     let mut text = vec![0; bytes_max];
     let mut length = 0;
-    // Reads until the end: some of these files return nothing to later reads.
+    // Reads until the end of the file: some of these files return nothing to later reads.
     while let Some(rest) = text.get_mut(length..).filter(|rest| !rest.is_empty()) {
         match opened.read_at(rest, length as u64).map_err(file_error("read", &path.join(file)))? {
             0 => break,
@@ -418,7 +421,7 @@ fn read_file(path: &Path, file: &str, bytes_max: usize) -> Result<String, Instan
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Opens the list of included threads, and has their descendants inherit.
+/// Opens the list of included threads, and makes descendants of included threads inherit.
 fn open_thread_list(path: &Path) -> Result<File, InstanceError> {
     write_file(path, "options/event-fork", "1")?;
     open_file(path, "set_event_pid", fs::OpenOptions::new().read(true).write(true))
@@ -489,7 +492,7 @@ fn start_cleanup(instances: &Path, name: &str) -> Option<FolderRemover> {
     FolderRemover::spawn(&folder, &CString::new(name).ok()?).ok()
 }
 
-/// Returns a unique name: `trackway-PID-SINCE-NAMESPACE-NUMBER`.
+/// Returns a unique name for an instance: `trackway-PID-SINCE-NAMESPACE-NUMBER`.
 fn unique_name() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -497,7 +500,7 @@ fn unique_name() -> String {
     format!("{NAME_PREFIX}-{pid}-{since_ns}-{pid_namespace}-{number}")
 }
 
-/// Returns the owner of the instance with this name, if it is Trackway's.
+/// Returns the owner of the instance with this name, if Trackway created the instance.
 fn owner_of(name: &str) -> Option<Identity> {
     let mut parts = name.strip_prefix(NAME_PREFIX)?.strip_prefix('-')?.split('-');
     let mut number = || parts.next()?.parse::<u64>().ok();
@@ -508,12 +511,12 @@ fn owner_of(name: &str) -> Option<Identity> {
     Some(Identity { pid, pid_namespace, since_ns, image: 0 })
 }
 
-/// Removes the instances of recorders that certainly have ended.
+/// Removes the instances whose recorders have certainly ended.
 fn remove_leftovers(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let owner = entry.file_name().to_str().and_then(owner_of);
         if owner.is_some_and(|owner| life_of(&owner, 0) == Life::Dead) {
-            // The kernel keeps an instance that is open.
+            // The kernel refuses to remove an instance that a process has open.
             let _ = fs::remove_dir(entry.path());
         }
     }

@@ -19,23 +19,23 @@
 
 use std::fmt;
 
-/// Most bytes of a page (since Linux 6.8, pages can be larger, up to 128 of the usual size).
+/// Most bytes of a page. Since Linux 6.8, pages can be up to 128 times as large as usual.
 pub const PAGE_BYTES_MAX: usize = 512 << 10;
-/// Least bytes of a page: its beginning and a record.
+/// Least bytes of a page: its header and a record.
 const PAGE_BYTES_MIN: usize = 64;
 /// Bits of a delta.
 const DELTA_BITS: u32 = 27;
-/// Bits of an absolute time; the upper bits are those of the previous time.
+/// Bits of an absolute time; its upper bits are those of the previous time.
 const ABSOLUTE_BITS: u32 = 59;
 /// Types of entries.
 const TYPE_LONG: u32 = 0;
 const TYPE_PADDING: u32 = 29;
 const TYPE_EXTEND: u32 = 30;
 const TYPE_ABSOLUTE: u32 = 31;
-/// Flags of the commit field.
+/// Flags of a page's commit field.
 const MISSED_EVENTS_FLAG: u64 = 1 << 31;
 const MISSED_COUNT_STORED_FLAG: u64 = 1 << 30;
-/// The bits of a length.
+/// The bits of the commit field that contain the length.
 const COMMIT_MASK: u64 = (1 << 27) - 1;
 
 /// The layout of a page.
@@ -49,7 +49,7 @@ pub struct PageFormat {
     data_bytes: usize,
 }
 
-/// The reason why a kernel's pages cannot be read.
+/// The reason why the recorder cannot read a kernel's pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageFormatError(&'static str);
 
@@ -114,29 +114,29 @@ impl PageFormat {
 /// An invalid place in a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageDamage {
-    /// The offset in the page.
+    /// The offset of the invalid data in the page.
     pub at: usize,
-    /// The problem.
+    /// A description of the problem.
     pub what: &'static str,
 }
 
-/// Events lost before a page.
+/// The number of events that the kernel lost before a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissedEvents {
-    /// None are reported.
+    /// The kernel reports no lost events.
     None,
-    /// This number of events.
+    /// The kernel lost this number of events.
     Count(u64),
-    /// An unknown number of events.
+    /// The kernel lost an unknown number of events.
     Unknown,
 }
 
 /// A record in a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'page> {
-    /// The time on the buffer's clock, in ns.
+    /// The time of the record on the buffer's clock, in ns.
     pub timestamp: u64,
-    /// The bytes that formats describe.
+    /// The bytes of the record, which the event's format describes.
     pub bytes: &'page [u8],
 }
 
@@ -147,7 +147,7 @@ pub struct Page<'page> {
     at: usize,
     end: usize,
     timestamp: u64,
-    /// Events lost before the page.
+    /// The number of events that the kernel lost before the page.
     pub missed: MissedEvents,
 }
 
@@ -162,11 +162,11 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 impl<'page> Page<'page> {
-    /// Reads the beginning of a page.
+    /// Reads the header of a page.
     ///
     /// # Errors
     ///
-    /// If its length exceeds the page.
+    /// If the length of the page's data exceeds the page.
     pub fn new(format: &PageFormat, bytes: &'page [u8]) -> Result<Self, PageDamage> {
         let damage = |at, what| PageDamage { at, what };
         let timestamp = u64_at(bytes, format.timestamp).ok_or(damage(0, "no time"))?;
@@ -213,7 +213,7 @@ impl<'page> Page<'page> {
                     self.timestamp = high | low;
                     self.at = begin + 8;
                 }
-                // The rest of the page.
+                // Padding without delta fills the rest of the page.
                 TYPE_PADDING if delta == 0 => self.at = self.end,
                 TYPE_PADDING => {
                     let length = second()? as usize;
@@ -325,7 +325,7 @@ mod tests {
             entry_header(2, 5),
             0x0101,
             0x0202,
-            // Long: 12 bytes with the length itself.
+            // A long record: 12 bytes with the length itself.
             entry_header(TYPE_LONG, 1),
             12,
             3,

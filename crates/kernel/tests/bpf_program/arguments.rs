@@ -1,4 +1,4 @@
-//! Recording from the arguments of raw tracepoints, compared with the kernel's own record.
+//! Compares recording from the arguments of raw tracepoints with the kernel's own record.
 //!
 //! Longer than 600 lines: one program after the other, each with its comparison.
 
@@ -32,11 +32,11 @@ use crate::decode::{Record, Value, read_records};
 use crate::filters::filter_layout;
 use crate::recording::count_possible_cpus;
 
-/// Most bytes that either kind of program records.
+/// Most payload bytes that either kind of program records.
 pub(crate) const PAYLOAD_MAX: u32 = 3000;
-/// Most records that a failed comparison shows, of each program.
+/// Most records of each program that a failed comparison prints.
 const SHOWN_MAX: usize = 3;
-/// Hot events, and those that all users record.
+/// Frequent events, and events that all users record.
 const REQUIRED_EVENTS: [&str; 12] = [
     "sched:sched_switch",
     "sched:sched_waking",
@@ -58,8 +58,8 @@ fn recordable_events<'e>(events: &'e [Event], btf: &Btf) -> Vec<(&'e Event, Even
     events.iter().filter_map(plan).collect()
 }
 
-/// RUN the program of every event of the table past the kernel's verifier. EXPECT that it takes
-/// them all, and that records are described as those of the tracepoint are.
+/// RUN the program of every event of the table through the kernel's verifier. EXPECT that it
+/// accepts all, and descriptions equal to those from the tracepoint's record.
 #[test]
 fn the_kernel_takes_the_programs_that_read_arguments() {
     let Ok(catalogue) = Catalogue::open() else {
@@ -94,18 +94,18 @@ fn the_kernel_takes_the_programs_that_read_arguments() {
     assert!(known.len() > 100, "{}", known.len());
 }
 
-/// Programs on events, and their records.
+/// Programs attached to events, and their records.
 pub(crate) struct RecordingPrograms<'c> {
     btf: &'c Btf,
     buffers: Buffers,
     pub(crate) events: Vec<EventDescription>,
     attached: Vec<AttachedProgram>,
-    /// For each program, how often the kernel skipped it or it found no room, at the end.
+    /// For each program, the final number of skipped runs and of records that did not fit.
     pub(crate) missed: Vec<u64>,
 }
 
 impl<'c> RecordingPrograms<'c> {
-    /// Creates buffers for this many programs. `None`: BPF is not available, which is reported.
+    /// Creates buffers for `programs` programs. `None`: BPF is not available, which is reported.
     pub(crate) fn new(btf: &'c Btf, programs: usize) -> Option<Self> {
         let layout = BufferLayout::new(16, 7, programs).expect("a layout");
         match Buffers::new(layout, count_possible_cpus(), BufferMode::Discard) {
@@ -151,7 +151,7 @@ impl<'c> RecordingPrograms<'c> {
             LoadedProgram::load(&code).expect("it is taken").attach(event.id.expect("a number"))
         };
         self.attached.push(attached.expect("it is attached"));
-        // Contexts come before the fields; records have the thread by themselves.
+        // Contexts precede the fields; the decoder already reads the thread id of records.
         let mut described = plan.description;
         described.fields.splice(0..0, plan.contexts.fields().into_iter().skip(1));
         self.events.push(described);
@@ -160,7 +160,7 @@ impl<'c> RecordingPrograms<'c> {
     /// Detaches all programs; returns their records by CPU, in the order of time.
     pub(crate) fn finish(&mut self) -> Vec<Vec<Record>> {
         self.buffers.stop();
-        // In parallel, because the kernel waits for each tracepoint.
+        // In parallel, because the kernel waits during each detachment.
         let take_off = |one: AttachedProgram| one.detach().missed_runs().expect("it says");
         let share = self.attached.len().div_ceil(8).max(1);
         let mut rest = std::mem::take(&mut self.attached);
@@ -172,7 +172,7 @@ impl<'c> RecordingPrograms<'c> {
             }
             off.into_iter().flat_map(|some| some.join().expect("it ends")).collect()
         });
-        // Records without room count as missed.
+        // Records that did not fit count as missed.
         let too_deep = self.buffers.too_deep();
         for (number, missed) in self.missed.iter_mut().enumerate() {
             *missed += self.buffers.lost(number) + too_deep;
@@ -230,7 +230,7 @@ fn send_packets() {
         one.send_to(b"something", address).expect("it is sent");
         one.recv(&mut [0; 16]).expect("it is there");
     }
-    // Waits in ticks, so with a kernel timer.
+    // The timeout counts in ticks, so this starts a kernel timer.
     one.set_read_timeout(Some(Duration::from_millis(5))).expect("it is a time");
     one.recv(&mut [0; 16]).expect_err("nothing is there");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
@@ -246,12 +246,12 @@ fn send_packets() {
     assert_eq!(all.len(), 100_000);
 }
 
-/// Traces a process for a moment.
+/// Traces a child process for a moment.
 fn trace_child() {
     let mut child = Command::new("/bin/sleep").arg("1000").spawn().expect("it runs");
     let pid = child.id().cast_signed();
     let nothing = core::ptr::null_mut::<u8>();
-    // SAFETY: it is ours, and no address is read or written.
+    // SAFETY: the child is ours, and the calls read and write no address.
     unsafe {
         if libc::ptrace(libc::PTRACE_ATTACH, pid, nothing, nothing) == 0 {
             libc::waitpid(pid, core::ptr::null_mut(), libc::__WALL);
@@ -262,7 +262,7 @@ fn trace_child() {
     child.wait().expect("it ends");
 }
 
-/// Moves to each CPU, under other names, with a timer running.
+/// Moves this thread to each CPU, under several names, with a timer running.
 fn migrate_across_cpus() {
     let go = || {
         // SAFETY: the name ends in a NUL; sets of CPUs and timers may be all zero.
@@ -296,7 +296,7 @@ fn migrate_across_cpus() {
     std::thread::spawn(go).join().expect("it ends");
 }
 
-/// Returns true if two records have equal common fields: the kernel's own lacks LTTng's fields.
+/// Returns true if two records have equal common fields; only one kind has LTTng's fields.
 fn is_same(event: &str, one: &Record, other: &Record) -> bool {
     let is_near = |(name, value): (&String, &Value)| match (value, other.fields.get(name)) {
         (Value::Number(ticks), Some(Value::Number(others)))
@@ -309,31 +309,31 @@ fn is_same(event: &str, one: &Record, other: &Record) -> bool {
     one.tid == other.tid && one.fields.iter().all(is_near)
 }
 
-/// Counts of compared events, and of thread states among them.
+/// Counts of compared events, and of the thread states in their records.
 #[derive(Debug, Default)]
 struct ComparisonCounts {
     events: BTreeMap<String, u64>,
     states: BTreeMap<i64, u64>,
 }
 
-/// The subject of a comparison.
+/// The events and conditions of a comparison.
 struct Comparison<'a> {
     events: &'a [&'a (&'a Event, EventPlan)],
-    /// For each program, the number of skipped records.
+    /// For each program, the number of missed records.
     missed: &'a [u64],
-    /// The time in which both programs recorded. At its ends, one may have recorded alone.
+    /// The time in which both programs recorded. Before and after, one may have recorded alone.
     time_ns: Range<u64>,
 }
 
 impl ComparisonCounts {
-    /// Compares the records of two programs on each of these events, for each CPU: one program
-    /// reads the event's arguments, the other the kernel's record. The kernel skips the first one
-    /// where it would interrupt itself, and counts that. So this count is the number of events that
-    /// only the second one has recorded.
+    /// Compares the records of two programs on each event, for each CPU: the first program reads
+    /// the event's arguments, the second the kernel's record. The kernel skips the first program if
+    /// it would interrupt itself, and counts that. So this count limits the events that only the
+    /// second program has recorded.
     ///
-    /// The reverse does not hold. The kernel skips a program on its record while any other program
-    /// runs, and counts that. It also skips the program, without counting, while another `perf`
-    /// handles a wake-up in the same context (perf_swevent_get_recursion_context()).
+    /// Records of the first program alone are not limited. The kernel also skips a program on its
+    /// record, without counting, while another `perf` handles a wake-up in the same context
+    /// (perf_swevent_get_recursion_context()). While another program runs, it skips and counts it.
     fn compare(&mut self, what: &Comparison<'_>, records: &[Vec<Record>]) -> Result<(), String> {
         let mut alone: Vec<Vec<&Record>> = vec![Vec::new(); what.missed.len()];
         for records in records {
@@ -353,7 +353,7 @@ impl ComparisonCounts {
         Ok(())
     }
 
-    /// Returns the records that each program alone has, of one CPU.
+    /// Returns, for each program, the records of one CPU that only this program has.
     fn find_unpaired<'r>(
         &mut self,
         what: &Comparison<'_>,
@@ -362,7 +362,7 @@ impl ComparisonCounts {
         let mut pending: Vec<Vec<&Record>> = vec![Vec::new(); what.missed.len()];
         for record in records {
             let (event, _) = what.events[record.id / 2];
-            // In any order: other programs on a tracepoint can change it.
+            // The order varies: other programs on a tracepoint can change it.
             let others = &mut pending[record.id ^ 1];
             if let Some(found) = others.iter().rposition(|one| is_same(&event.name, one, record)) {
                 others.remove(found);
@@ -381,14 +381,14 @@ impl ComparisonCounts {
     }
 }
 
-/// Causes these events with both kinds of program on each, and compares.
+/// Causes events with both kinds of program on each event, and compares their records.
 fn compare_group(
     btf: &Btf,
     group: &[&(&Event, EventPlan)],
     compared: &mut ComparisonCounts,
 ) -> Result<(), String> {
     let mut both = RecordingPrograms::new(btf, 2 * group.len()).expect("there was one");
-    // Attaching takes long: meanwhile other processes would fill the buffers.
+    // Attaching takes long; meanwhile, other processes would fill the buffers.
     both.buffers.stop();
     for (event, plan) in group {
         both.attach(event, plan.clone(), true);
@@ -403,11 +403,11 @@ fn compare_group(
     compared.compare(&what, &all)
 }
 
-/// RUN all events of the table that can be made to happen here, with both kinds of program on each.
-/// EXPECT the kernel's own record, each time, to be what is recorded from the arguments.
+/// RUN all events of the table that this test can cause, with both kinds of program on each event.
+/// EXPECT records from arguments that equal the kernel's own records.
 #[test]
 fn fields_from_arguments_equal_the_kernels_record() {
-    /// Events so frequent that they would fill the buffers of others.
+    /// Number of events above which an event would fill the buffers of other events.
     const FREQUENT_COUNT: u64 = 2000;
     let Ok(catalogue) = Catalogue::open() else {
         return report_skipped("the catalogue is not available");
@@ -415,7 +415,7 @@ fn fields_from_arguments_equal_the_kernels_record() {
     let Some(btf) = catalogue.btf() else { return report_skipped("the kernel has no BTF") };
     let events = catalogue.events(catalogue.names()).events;
     let known = recordable_events(&events, btf);
-    // Detaching takes the kernel long, so only events that happen are compared.
+    // Detaching takes long, so the test compares only events that occur.
     let Some(mut first) = RecordingPrograms::new(btf, known.len()) else { return };
     first.buffers.stop();
     for (event, plan) in &known {
@@ -451,9 +451,9 @@ pub(crate) fn select_events(catalogue: &Catalogue, names: &[&str]) -> Vec<Event>
     catalogue.select(&selection).expect("they are there").events
 }
 
-/// RUN the program of the kernel's record, which takes the place of one that reads arguments, of an
-/// event with numbers that are not in that record. EXPECT records of as many bytes as described,
-/// one behind the other, with zeros for those.
+/// RUN the program on the kernel's record, the fallback for arguments, for an event with numbers
+/// that the record lacks. EXPECT records of the described size, one after the other, with zeros for
+/// these numbers.
 #[test]
 fn fields_missing_in_a_record_are_zero() {
     const FORKS: usize = 5;
@@ -464,7 +464,7 @@ fn fields_missing_in_a_record_are_zero() {
     let event = &select_events(&catalogue, &["sched:sched_process_fork"])[0];
     let mut plan = EventPlan::from_record_with_unknown(event, PAYLOAD_MAX);
     assert_eq!(plan.unknown_fields().collect::<Vec<_>>(), ["parent_pid", "child_pid"]);
-    // More data follows: a program that copies too few bytes would copy wrong ones.
+    // More data follows the zeros, so a program that copies too few bytes shifts that data.
     plan.description.fields.rotate_right(2);
     plan.meanings.rotate_right(2);
     plan.steps.rotate_right(2);
@@ -484,7 +484,7 @@ fn fields_missing_in_a_record_are_zero() {
     }
 }
 
-/// RUN the comparison of a program that reads the wrong argument. EXPECT a difference.
+/// RUN the comparison with a program that reads the wrong argument. EXPECT a difference.
 #[test]
 fn the_comparison_finds_a_wrong_argument() {
     let Ok(catalogue) = Catalogue::open() else {
@@ -510,10 +510,10 @@ fn the_comparison_finds_a_wrong_argument() {
     assert!(compared.compare(&what, &all).is_err(), "{compared:?}");
 }
 
-/// RUN the comparison of records as they are when an interrupt that frees much comes within the
-/// second program: one of the first kind, ten that interrupt it, one of the second kind. EXPECT
-/// the two to be found to be one event, and one of the second kind that the first kind lacks to be
-/// found, if the kernel does not say that it passed that program over.
+/// RUN the comparison of records as if an interrupt that frees memory came during the second
+/// program: one record of the first program, ten of the interrupt, one of the second program.
+/// EXPECT that the outer two are found to be one event. EXPECT that an additional record of the
+/// second program is found, unless the kernel counts a skipped run.
 #[test]
 fn a_record_waits_for_its_second_whatever_interrupts_it() {
     let Ok(catalogue) = Catalogue::open() else {
@@ -540,8 +540,8 @@ fn a_record_waits_for_its_second_whatever_interrupts_it() {
     assert!(!differs(&all, &[1, 10]), "what comes at the end may be alone");
 }
 
-/// RUN events that are another kernel's: with a field more, with one of another type, with an
-/// argument of another name. EXPECT that their fields are not taken from the table.
+/// RUN events like another kernel's: with more or fewer fields, another type, another argument
+/// name. EXPECT that their fields do not come from the table.
 #[test]
 fn events_unlike_the_table_use_the_kernels_record() {
     let Ok(catalogue) = Catalogue::open() else {
@@ -574,15 +574,15 @@ fn events_unlike_the_table_use_the_kernels_record() {
         arguments.iter_mut().for_each(|argument| argument.name = Some("else".into()));
         assert!(!is_known(&other), "{other:?}");
     }
-    // The kernel's sources do not follow these names.
+    // In the kernel's sources, fields do not show the arguments of these names.
     for event in select_events(&catalogue, &["irq_vectors:vector_alloc"]) {
         assert!(event.fields.iter().all(|field| field.argument.is_some()), "{event:?}");
         assert!(!is_known(&event), "{event:?}");
     }
 }
 
-/// RUN switches and programs, recorded with and without filters that ask for what is computed, in
-/// an array, or is behind a pointer. EXPECT of the former what the filter is true of, all of it.
+/// RUN switches and programs, with and without filters on fields that are computed, in an array, or
+/// behind a pointer. EXPECT with a filter exactly the events for which it is true.
 #[test]
 fn filters_on_arguments_see_the_recorded_values() {
     let Ok(catalogue) = Catalogue::open() else {
@@ -634,8 +634,8 @@ fn filters_on_arguments_see_the_recorded_values() {
     }
 }
 
-/// RUN programs that keep from being preempted, as Linux from 7.0 on wants it: of events, of calls,
-/// with a filter. EXPECT that the kernel takes them, and that they record what others do.
+/// RUN programs that disable preemption, as Linux 7.0 requires: for events, for system calls, with
+/// a filter. EXPECT that the kernel accepts them, and records equal to those of other programs.
 #[test]
 fn programs_that_are_not_preempted_record_the_same() {
     let Ok(catalogue) = Catalogue::open() else {
@@ -672,7 +672,7 @@ fn programs_that_are_not_preempted_record_the_same() {
     };
     assert!(!of(2).is_empty());
     assert_eq!((of(0), of(1)), (of(2), of(2)));
-    // A program for `sys_enter` serves any raw tracepoint.
+    // A program that reads registers loads at raw tracepoint `sys_enter`.
     let registers =
         RegisterLayout { guard: Some(guard), ..RegisterLayout::find(btf).expect("x86-64's") };
     let call = &select_events(&catalogue, &["syscalls:sys_enter_openat"])[0];

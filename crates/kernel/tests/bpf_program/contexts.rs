@@ -1,4 +1,4 @@
-//! Contexts, compared with those that ftrace reports for the same events.
+//! Compares contexts with the state that ftrace reports for the same events.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -16,11 +16,11 @@ use trackway_testkit::report_skipped;
 use crate::arguments::{PAYLOAD_MAX, RecordingPrograms, select_events};
 use crate::decode::{Record, Value};
 
-/// Contexts that are compared. The first three of them are what the second of two programs on a
-/// tracepoint finds, too; the last may have come about since the first has looked.
+/// Compared contexts. Both of two programs on a tracepoint observe equal values of the first three;
+/// the last may become true between the two programs.
 const COMPARED_CONTEXTS: [&str; 4] =
     ["preemptible", "interruptible", "migratable", "need_reschedule"];
-/// Events that happen in many situations, recorded from their arguments; and a call, which is not.
+/// Events in many situations, recorded from their arguments, and one system call from its record.
 const EVENTS: [&str; 5] = [
     "kmem:kmalloc",
     "sched:sched_waking",
@@ -28,7 +28,7 @@ const EVENTS: [&str; 5] = [
     "irq:softirq_entry",
     "syscalls:sys_enter_getpgid",
 ];
-/// The number of system calls.
+/// The number of system calls that the test makes.
 const CALLS: usize = 3000;
 
 /// An instance of ftrace.
@@ -56,7 +56,7 @@ impl Ftrace {
         write(self.folder.join(file), value).unwrap_or_else(|error| panic!("{file}: {error}"));
     }
 
-    /// Returns a thread's events, with the contexts of each.
+    /// Returns the events of a thread, each with its contexts.
     fn finish(self, tid: u32) -> Vec<(String, ObservedContexts)> {
         self.set("tracing_on", "0");
         let text = read_to_string(self.folder.join("trace")).expect("it is there");
@@ -76,16 +76,16 @@ impl Drop for Ftrace {
     }
 }
 
-/// The values of [`COMPARED`] for an event.
+/// The values of [`COMPARED_CONTEXTS`] for an event.
 type ObservedContexts = [bool; 4];
 
-/// A line of ftrace's: `NAME-TID [CPU] FLAGS TIME: EVENT: …`, with flags as the kernel's
-/// Documentation/trace/ftrace.rst has them.
+/// Parses a line of ftrace: `NAME-TID [CPU] FLAGS TIME: EVENT: …`, with flags as in the kernel's
+/// Documentation/trace/ftrace.rst.
 fn parse_ftrace_line(line: &str) -> Option<(String, ObservedContexts)> {
     let mut words = line.split_once(" [")?.1.split_whitespace().skip(1);
     let flags = words.next()?.as_bytes().first_chunk::<5>()?;
     let event = words.nth(1)?.strip_suffix(':')?;
-    // A call's line has the form of a call in C.
+    // The line of a system call has the form of a call in C.
     let event = event.split('(').next()?.replace("sys_getpgid", "syscall_entry_getpgid");
     let [interrupts, leaves, within, count, stays] = *flags;
     let no_halves = matches!(interrupts, b'.' | b'd');
@@ -98,7 +98,7 @@ fn parse_ftrace_line(line: &str) -> Option<(String, ObservedContexts)> {
     Some((event, seen))
 }
 
-/// Returns the recorded contexts.
+/// Returns the contexts of a record.
 fn recorded_contexts(record: &Record) -> ObservedContexts {
     COMPARED_CONTEXTS.map(|name| match record.fields[name] {
         Value::Number(number @ 0..=1) => number == 1,
@@ -111,8 +111,8 @@ fn kernel_event_name(of: &str) -> String {
     of.strip_prefix("kmem_").or(of.strip_prefix("irq_")).unwrap_or(of).to_owned()
 }
 
-/// Has the kernel allocate something while the thread may not go to another CPU: by a program that
-/// makes a map. `None`: not permitted.
+/// Makes the kernel allocate memory while the thread may not migrate: runs a program that creates a
+/// map. `None`: the process lacks the permission.
 fn allocate_without_migration() -> Option<()> {
     const PROG_LOAD: i32 = 5;
     const PROG_RUN: i32 = 10;
@@ -141,7 +141,7 @@ fn allocate_without_migration() -> Option<()> {
     ];
     let bpf = |command: i32, attribute: &mut [u64; 12]| {
         let (address, size) = (attribute.as_mut_ptr(), size_of_val(attribute));
-        // SAFETY: addresses in the attribute are those of what outlives the call.
+        // SAFETY: all addresses in the attribute refer to values that outlive the call.
         let result =
             unsafe { libc::syscall(libc::SYS_bpf, command, address.cast::<c_void>(), size) };
         i32::try_from(result).ok().filter(|&result| result >= 0)
@@ -152,21 +152,22 @@ fn allocate_without_migration() -> Option<()> {
     load[2] = c"GPL".as_ptr() as u64;
     load[5] = u64::from(SLEEPABLE) << 32;
     let program = bpf(PROG_LOAD, &mut load)?;
-    // SAFETY: it has just been opened.
+    // SAFETY: bpf(2) has just opened the descriptor.
     let _program = unsafe { OwnedFd::from_raw_fd(program) };
     let mut run = [0; 12];
     run[0] = u64::from(program.cast_unsigned());
     bpf(PROG_RUN, &mut run)?;
     let map = (run[0] >> 32) as i32;
-    // SAFETY: the program has just opened it, or there is none.
+    // SAFETY: the program has just opened the descriptor; a negative number is not used.
     drop((map >= 0).then(|| unsafe { OwnedFd::from_raw_fd(map) }));
     (map >= 0).then_some(())
 }
 
-/// Causes events in a thread of its own; returns its id, and whether it could not move for a while.
+/// Causes events in a separate thread; returns its id, and true if it could not migrate for a
+/// while.
 fn cause_events() -> (u32, bool) {
     let work = || {
-        // The woken thread gets this CPU.
+        // The woken thread inherits this CPU.
         CpuSet::only(trackway_sys::thread::current_cpu()).apply().expect("it is there");
         let (mut output, mut input) = std::io::pipe().expect("a pipe");
         let reader = std::thread::spawn(move || {
@@ -175,7 +176,7 @@ fn cause_events() -> (u32, bool) {
         });
         let mut stays = false;
         for number in 0..CALLS {
-            // SAFETY: it takes a number.
+            // SAFETY: getpgid(2) takes a number.
             unsafe { libc::syscall(libc::SYS_getpgid, 0) };
             std::io::Write::write_all(&mut input, &[0]).expect("it is read");
             if number % 10 == 0 {
@@ -192,11 +193,13 @@ fn cause_events() -> (u32, bool) {
     std::thread::spawn(work).join().expect("it ends")
 }
 
-/// RUN events in many situations, recorded here and by ftrace at once: while preemption or
-/// interrupts are held off, a thread is to leave its CPU, or may not. EXPECT both to say the same.
+/// RUN events in many situations, recorded by Trackway and ftrace at once: with preemption or
+/// interrupts disabled, for threads that must leave their CPU or must not migrate. EXPECT equal
+/// contexts.
 #[test]
 fn preemption_contexts_match_ftrace() {
-    /// The kernel skips a program that would interrupt itself: then there is less to compare.
+    /// Most attempts: the kernel skips a program that would interrupt itself, so records may be
+    /// missing.
     const TRIES: usize = 5;
     let Ok(catalogue) = Catalogue::open() else {
         return report_skipped("the catalogue is not available");
@@ -235,22 +238,23 @@ fn preemption_contexts_match_ftrace() {
     }
 }
 
-/// Returns the events from the first call to the last; at a thread's end, one side may have
-/// stopped.
+/// Returns the events from the first system call to the last: before and after, one of the two
+/// tracers may not record.
 fn between_calls(all: &[(String, ObservedContexts)]) -> &[(String, ObservedContexts)] {
     let is_call = |(event, _): &(String, ObservedContexts)| event == "syscall_entry_getpgid";
     let first = all.iter().position(is_call).expect("it has called");
     &all[first..=all.iter().rposition(is_call).unwrap_or(first)]
 }
 
-/// Compares how often each event was in each situation; in one of which the thread had to stay.
+/// Compares the numbers of events in each situation; if `stays`, the thread could not migrate in
+/// one of them.
 fn compare_contexts(
     own: &[(String, ObservedContexts)],
     perf: &[(String, ObservedContexts)],
     stays: bool,
 ) {
     type Counts = BTreeMap<(String, [bool; 3]), [usize; 2]>;
-    // For each situation, the number of events, and of those whose thread had to leave.
+    // For each situation, the number of events, and the number whose thread had to leave its CPU.
     let count = |all: &[(String, ObservedContexts)]| {
         let mut counts = Counts::new();
         for (event, [preempted, interrupted, moved, leaves]) in all {
@@ -265,7 +269,7 @@ fn compare_contexts(
     let in_all = |of: &Counts| of.iter().map(|(key, [all, _])| (key.clone(), *all)).collect();
     let (our_all, their_all): (BTreeMap<_, _>, BTreeMap<_, _>) = (in_all(&own), in_all(&perf));
     assert_eq!(our_all, their_all, "{COMPARED_CONTEXTS:?}");
-    // A thread must leave until it has left; Trackway's program runs first.
+    // A thread must leave its CPU until it has left; Trackway's program runs before ftrace.
     let leaving = |of: &Counts| of.values().map(|[_, leaving]| leaving).sum::<usize>();
     let is_later = |(key, [_, leaving]): (_, &[usize; 2])| perf[key][1] >= *leaving;
     assert!(own.iter().all(is_later), "{own:?} {perf:?}");

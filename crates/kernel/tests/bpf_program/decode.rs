@@ -1,4 +1,4 @@
-//! Decoding of records by their descriptions.
+//! Decodes records by the descriptions of their events.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -7,7 +7,7 @@ use trackway_kernel::bpf_program::buffers::Buffers;
 use trackway_ring::Drained;
 use trackway_schema::{EventDescription, FieldKind, Scalar};
 
-/// A field's value.
+/// The value of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
     Number(i64),
@@ -16,7 +16,7 @@ pub(crate) enum Value {
     Texts(Vec<String>),
 }
 
-/// A record.
+/// A decoded record.
 #[derive(Debug, Clone)]
 pub(crate) struct Record {
     pub(crate) time_ns: u64,
@@ -77,7 +77,7 @@ impl Cursor<'_> {
     }
 }
 
-/// Returns all records of a CPU's level, and checks the properties that readers rely on.
+/// Returns all records in one region of a CPU, and checks the properties on which readers rely.
 pub(crate) fn read_records(
     buffers: &Buffers,
     (cpu, level): (usize, usize),
@@ -85,7 +85,7 @@ pub(crate) fn read_records(
 ) -> Vec<Record> {
     let region = buffers.region(cpu, level).expect("it is there");
     let snapshot = region.snapshot().expect("it makes sense");
-    // Without overwriting, from the beginning.
+    // If programs do not overwrite, the region has all records from the beginning.
     let is_whole = region.control.limit.load(Ordering::Relaxed) == u64::MAX;
     let oldest = if is_whole { region.oldest_index(snapshot.head) } else { 0 };
     let position = oldest << region.geometry.sub_shift();

@@ -1,5 +1,5 @@
-//! Filters in the programs of events: what people can ask of the kernel's events, its verifier
-//! takes.
+//! Tests filters in programs of events: the kernel's verifier must accept every filter that users
+//! can write for kernel events.
 
 #[path = "../../../filter/tests/filter/case.rs"]
 #[allow(dead_code, reason = "the cases' own test uses more of it")]
@@ -47,7 +47,7 @@ fn filterable_contexts() -> Vec<Member> {
     Context::filterable().map(context).collect()
 }
 
-/// Buffers and maps to try programs; `None`: BPF is not available, which is reported.
+/// Buffers and maps to test programs; `None`: BPF is not available, which is reported.
 struct FilterBench {
     buffers: Buffers,
     memory: FilterMaps,
@@ -75,7 +75,7 @@ impl FilterBench {
         Ok(filter.unwrap_or_else(|| panic!("{}: {text}: it has it", plan.description.name)))
     }
 
-    /// Loads a program with these filters.
+    /// Loads an event's program with these filters.
     fn load_program(
         &self,
         plan: &EventPlan,
@@ -99,8 +99,8 @@ impl FilterBench {
     }
 }
 
-/// Expressions about an event's first integer, first text and first sequence, of those that are
-/// there before it is recorded, and a context.
+/// Returns expressions on an event's first integer, first text and first sequence that exist before
+/// the event is recorded, and on a context.
 fn build_expressions(bench: &mut FilterBench, plan: &EventPlan) -> Vec<String> {
     let fields = &plan.description.fields;
     let mut first = |is_it: &dyn Fn(&FieldKind) -> bool, asks: &dyn Fn(&str) -> String| {
@@ -127,7 +127,7 @@ fn build_expressions(bench: &mut FilterBench, plan: &EventPlan) -> Vec<String> {
     if let Some(list) = list {
         all.push(format!("(any({list} > 7) || {list}[0] == 3)"));
     }
-    // One context for each event, a different one for neighbours.
+    // Each event uses one context; neighbouring events use different contexts.
     let is_there = |of: &Context| bench.memory.contexts().missing(of.name).is_none();
     let contexts: Vec<Context> = Context::filterable().filter(is_there).collect();
     let sum: usize = plan.description.name.bytes().map(usize::from).sum();
@@ -139,7 +139,7 @@ fn build_expressions(bench: &mut FilterBench, plan: &EventPlan) -> Vec<String> {
     all
 }
 
-/// Returns an expression on the pointees of a call; `None`: there are none.
+/// Returns an expression on the pointees of a system call; `None`: the call has none.
 fn pointee_expression(plan: &EventPlan) -> Option<String> {
     let is_behind = |(_, step): &(&Field, &Step)| {
         step.reads_user_memory() || matches!(step, Step::PartOfPrevious | Step::Incomplete)
@@ -154,14 +154,14 @@ fn pointee_expression(plan: &EventPlan) -> Option<String> {
         }
         _ => format!("({name} > 5 || {name} == 1)"),
     };
-    // More would exceed the verifier's limit.
+    // An expression on more than twelve fields would exceed the verifier's limit.
     let parts: Vec<String> = fields.take(12).map(asks).collect();
     (!parts.is_empty()).then(|| parts.join(" && "))
 }
 
-/// RUN the program of every event that this kernel has past its verifier, with a filter on its
-/// first integer, its first text, and its first sequence: all in one, or one after the other; and
-/// of calls, with one on what is behind pointers. EXPECT that it takes them all.
+/// RUN the program of every event of this kernel through its verifier, with filters on the first
+/// integer, text and sequence: in one filter, or in several; for system calls, also with a filter
+/// on pointees. EXPECT that the verifier accepts all.
 #[test]
 fn the_kernel_takes_a_filter_on_every_event() {
     let Ok(catalogue) = Catalogue::open() else {
@@ -185,7 +185,8 @@ fn the_kernel_takes_a_filter_on_every_event() {
         let parts: Vec<Filter> =
             all.iter().map(|text| bench.filter(text, &plan).expect("the kernel does it")).collect();
         let name = event.full_name();
-        // All in one program take long and are rare: every eighth event has them.
+        // A program with several filters takes long to load and is rare: every eighth event has
+        // one.
         bench
             .load_program(&plan, &[whole], None)
             .unwrap_or_else(|why| panic!("{name}: {all:?}: {why}"));
@@ -213,8 +214,8 @@ fn the_kernel_takes_a_filter_on_every_event() {
     assert!(calls > 100 && pointing > 100 || registers.is_none(), "{calls} {pointing}");
 }
 
-/// RUN the programs that read arguments past the kernel's verifier, with a filter that asks for
-/// each of an event's fields. EXPECT that it takes them all.
+/// RUN the programs that read arguments through the kernel's verifier, with a filter on each field
+/// of an event. EXPECT that the verifier accepts all.
 #[test]
 fn the_kernel_takes_filters_that_ask_for_arguments() {
     let Ok(catalogue) = Catalogue::open() else {
@@ -229,7 +230,7 @@ fn the_kernel_takes_filters_that_ask_for_arguments() {
             FieldKind::Str => format!("{name} == \"*b*c\""),
             _ => format!("({name} > 5 || {name} == 1)"),
         });
-        // (More take more steps than the verifier goes.)
+        // With more than twelve fields, the verifier would exceed its step limit.
         let parts: Vec<String> = fields.take(12).collect();
         let text = parts.join(" && ");
         let filter = bench.filter(&text, &plan).expect("the kernel does it");
@@ -241,7 +242,7 @@ fn the_kernel_takes_filters_that_ask_for_arguments() {
     assert!(asked > 300, "{asked}");
 }
 
-/// An event of the kernel's with such fields, as if it had one; `None`: it has none like that.
+/// Returns the plan of a kernel event with these fields; `None`: kernel events cannot have them.
 fn build_plan(layout: &Kinds) -> Option<EventPlan> {
     let known = filterable_contexts();
     if !layout.applications.is_empty()
@@ -273,7 +274,7 @@ fn build_plan(layout: &Kinds) -> Option<EventPlan> {
         Type::Integer(integer) => integer.scalar,
         _ => None,
     };
-    // Elements with labels are nothing that it has.
+    // Kernel events have no elements with labels.
     let element_of = |of: &Type| match of {
         Type::Integer(integer) if integer.labels.is_empty() => integer.scalar,
         _ => None,
@@ -310,8 +311,8 @@ fn build_plan(layout: &Kinds) -> Option<EventPlan> {
     Some(plan)
 }
 
-/// RUN each of the language's cases whose event could be the kernel's, of a record of its fields,
-/// past the kernel's verifier. EXPECT that it takes them all.
+/// RUN each case of the filter language whose event could be a kernel event through the kernel's
+/// verifier. EXPECT that it accepts all.
 #[test]
 fn the_kernel_takes_every_case_of_the_language() {
     let Some(mut bench) = FilterBench::new() else { return };
@@ -347,8 +348,9 @@ fn the_kernel_takes_every_case_of_the_language() {
     assert!(unfit.iter().all(|name| name.starts_with("float_")), "{unfit:?}");
 }
 
-/// RUN a filter on a field that is put together only when it is recorded. EXPECT to be told, not an
-/// event that is never recorded; and of what an event has not, or not like that, that it has not.
+/// RUN a filter on a field that is computed only when the event is recorded. EXPECT an error, not
+/// an event that is never recorded. EXPECT no filter if the event lacks a field, or has one of
+/// another kind.
 #[test]
 fn fields_read_too_late_are_reported() {
     let Some(mut bench) = FilterBench::new() else { return };
@@ -378,8 +380,8 @@ fn fields_read_too_late_are_reported() {
     assert!(!is_for(&asked, &plan).expect("it is something else"));
 }
 
-/// ASK an event for as many texts as the kernel is to search in one event at most, and for more.
-/// EXPECT that it takes the former, and to be told of the latter.
+/// RUN filters that search as many texts as one event allows, and one more. EXPECT that the kernel
+/// accepts the former, and an error for the latter.
 #[test]
 fn filters_with_too_many_steps_are_refused() {
     let Some(mut bench) = FilterBench::new() else { return };
@@ -391,8 +393,8 @@ fn filters_with_too_many_steps_are_refused() {
         let found = |number| format!("contains(name, \"{number:0letters$}\")");
         (0..count).map(found).collect::<Vec<_>>().join(" || ")
     };
-    // A call is worth 16 steps, and a text has 256 bytes: each is one, where what is looked for is
-    // an automaton; else eight, and each letter twelve.
+    // A call counts 16 steps, and a text has 256 bytes. With an automaton, each byte counts one
+    // step; otherwise each byte counts eight, and each letter of the pattern twelve.
     for (letters, steps) in [(3, 16 + 256), (64, 16 + 256 * 8 + 64 * 12)] {
         let most = STEPS_MAX as usize / steps;
         let filter = bench.filter(&asks(most, letters), &plan).expect("the kernel does it");

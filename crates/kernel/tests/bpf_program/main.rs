@@ -1,4 +1,4 @@
-//! Kernel events, recorded by the kernel into our buffers, and read there.
+//! Tests recording of kernel events: the kernel records into our buffers, and the tests read them.
 
 mod arguments;
 mod contexts;

@@ -1,4 +1,4 @@
-//! Recording on the running kernel, where BPF is available.
+//! Tests recording on the running kernel, where BPF is available.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
@@ -26,7 +26,7 @@ use trackway_testkit::report_skipped;
 
 use crate::decode::{Record, Value, read_records};
 
-/// Events under recording.
+/// A recording of events.
 struct Recording {
     buffers: Buffers,
     events: Vec<EventDescription>,
@@ -34,12 +34,12 @@ struct Recording {
 }
 
 pub(crate) fn count_possible_cpus() -> usize {
-    // SAFETY: no address is given.
+    // SAFETY: the call takes no address.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     usize::try_from(count).expect("a number")
 }
 
-/// Records these events; `None`: that is impossible, which is reported.
+/// Records these events; `None`: recording is impossible, which is reported.
 fn start_recording(patterns: &[&str], shifts: (u32, u32), overwrite: bool) -> Option<Recording> {
     let catalogue = match Catalogue::open() {
         Ok(catalogue) => catalogue,
@@ -75,7 +75,7 @@ fn start_recording(patterns: &[&str], shifts: (u32, u32), overwrite: bool) -> Op
 }
 
 impl Recording {
-    /// Detaches the programs; returns all records with their levels.
+    /// Detaches the programs; returns all records with the levels of their regions.
     fn finish(&mut self) -> Vec<(usize, Record)> {
         self.attached.clear();
         let mut all = Vec::new();
@@ -89,8 +89,8 @@ impl Recording {
     }
 }
 
-/// RUN a system call with a unique name. EXPECT it, with its text, its numbers, and between two
-/// readings of the clock; and its result after it.
+/// RUN a system call with a unique name. EXPECT its entry with text and numbers, between two
+/// readings of the clock; then its exit with the result.
 #[test]
 fn a_system_call_is_recorded_with_its_file_name() {
     let patterns = ["syscalls:sys_enter_openat", "syscalls:sys_exit_openat"];
@@ -115,8 +115,8 @@ fn a_system_call_is_recorded_with_its_file_name() {
     assert!(all.iter().any(|record| is_exit(&record)), "{} records", all.len());
 }
 
-/// RUN a program of which the scheduler says a lot. EXPECT texts in arrays, texts elsewhere in the
-/// record and enumerations, as they are.
+/// RUN a program that causes scheduler events. EXPECT correct texts in arrays, texts elsewhere in
+/// the record, and enumerations.
 #[test]
 fn scheduler_events_are_recorded() {
     let patterns = ["sched:sched_process_exec", "sched:sched_process_fork", "sched:sched_switch"];
@@ -134,13 +134,13 @@ fn scheduler_events_are_recorded() {
     let execs = of("sched_process_exec", "tid", Value::Number(pid));
     let file = execs.iter().find_map(|record| record.fields.get("filename"));
     assert_eq!(file, Some(&Value::Text("/bin/true".into())), "{execs:?}");
-    // The last switch away from it: no other event comes between.
+    // The last switch away from the program: no other event follows with this name.
     let switches = of("sched_switch", "prev_comm", Value::Text("true".into()));
     assert!(!switches.is_empty(), "{} records", all.len());
 }
 
-/// RUN programs whose paths are as long as is recorded, and longer, by the tracepoint's record and
-/// by its arguments. EXPECT the longer ones cut, and each of those counted.
+/// RUN programs with paths of the longest recorded length and longer, recorded from the
+/// tracepoint's record and from its arguments. EXPECT that longer paths are cut and counted.
 #[test]
 fn cut_kernel_texts_are_counted() {
     let Ok(catalogue) = Catalogue::open() else {
@@ -199,8 +199,8 @@ fn cut_kernel_texts_are_counted() {
     }
 }
 
-/// RUN more events than there is room for. EXPECT all that were written to be whole, and each of
-/// the others to be counted, of its event.
+/// RUN more events than the buffers can hold. EXPECT that all written records are whole, and that
+/// the event's counter has every other record.
 #[test]
 fn records_without_room_are_counted() {
     const CALLS: u64 = 20_000;
@@ -209,7 +209,7 @@ fn records_without_room_are_counted() {
         return;
     };
     for _ in 0..CALLS {
-        // SAFETY: it has no arguments.
+        // SAFETY: getppid(2) has no arguments.
         unsafe { libc::syscall(libc::SYS_getppid) };
     }
     let recorded = recording.finish().len() as u64;
@@ -224,14 +224,14 @@ fn records_without_room_are_counted() {
     assert_eq!((0..count_possible_cpus()).map(discarded).sum::<u64>(), lost);
 }
 
-/// RUN events in rings that programs overwrite. EXPECT the latest ones, and no loss.
+/// RUN events with buffers that programs overwrite. EXPECT the latest events, and no counted loss.
 #[test]
 fn a_flight_recorder_has_the_latest() {
     const CALLS: u64 = 20_000;
     let patterns = ["syscalls:sys_enter_getpgid"];
     let Some(mut recording) = start_recording(&patterns, (12, 2), true) else { return };
     for number in 0..CALLS {
-        // SAFETY: it takes a number.
+        // SAFETY: getpgid(2) takes a number.
         unsafe { libc::syscall(libc::SYS_getpgid, 1_000_000_000 + number) };
     }
     let all = recording.finish();
@@ -256,8 +256,8 @@ fn all_contexts(btf: &Btf) -> Contexts {
     all.expect("each is there")
 }
 
-/// RUN the program of every event that this kernel has past its verifier, with all contexts. EXPECT
-/// that it takes them all, and that nearly all fields are recorded.
+/// RUN the program of every event of this kernel through its verifier, with all contexts. EXPECT
+/// that the verifier accepts all, and that nearly all fields are recorded.
 #[test]
 fn the_kernel_takes_the_program_of_every_event() {
     let Some(recording) = start_recording(&["syscalls:sys_enter_getppid"], (16, 2), false) else {
@@ -301,7 +301,7 @@ fn the_kernel_takes_the_program_of_every_event() {
         };
         let (mut plan, code) = make(EventPlan::from_record_with_unknown(event, 3500));
         check(LoadedProgram::load(&code));
-        // A system call is recorded from its registers, if possible.
+        // A system call is recorded from its registers if possible.
         if let (Source::Syscall { phase, .. }, Some(registers)) = (&event.source, &registers)
             && let Some(of_call) = EventPlan::from_registers(event, registers, 3500)
         {
@@ -314,14 +314,15 @@ fn the_kernel_takes_the_program_of_every_event() {
         left_out.extend(plan.omitted_fields.iter().map(|of| format!("{name}.{of}")));
     }
     println!("{taken} events, {fields} fields, {instructions:?}; left out: {left_out:?}");
-    // Verification time grows with the walked instructions: without measures, 14 for each.
+    // Verification time grows with the number of walked instructions: without countermeasures, 14
+    // for each instruction.
     assert!(instructions.1 < 3 * instructions.0, "{instructions:?}");
     assert!(taken > 100, "{taken}");
     assert!(left_out.len() * 50 < fields, "{left_out:?}");
 }
 
-/// RUN a command in a scope, and other commands, which get numbers that members had. EXPECT the
-/// events of the command and of its descendants, threads among them, and no others.
+/// RUN a command in a scope, and other commands that get thread ids of former members. EXPECT the
+/// events of the command and its descendants, including threads, and no others.
 #[test]
 fn a_scope_has_a_thread_and_its_descendants() {
     let Ok(catalogue) = Catalogue::open() else {
@@ -369,7 +370,7 @@ fn check_scope(scope: &Scope, call: &Event) {
         generate_program(&plan, &layout, maps, EventNumber { id: 0, index: 0 }).expect("it fits");
     let loaded = LoadedProgram::load(&code).unwrap_or_else(|error| panic!("{error}"));
     let attached = loaded.attach(call.id.expect("a number")).expect("it is there");
-    // Ids that new threads get next, marked as if members had had them.
+    // Ids that new threads get next, marked as if former members had used them.
     let ran = Command::new("/bin/true").spawn().and_then(|mut ran| ran.wait().map(|_| ran.id()));
     let first = ran.expect("it runs") + 1;
     let had: Vec<u32> = (first..first + 2000).collect();
@@ -402,7 +403,7 @@ fn check_scope(scope: &Scope, call: &Event) {
     assert!(all.iter().any(|record| record.tid == u64::from(child.id())), "{all:?}");
 }
 
-/// RUN an event with a number of which some bits have names. EXPECT the number.
+/// RUN an event with a number of which only some bits have names. EXPECT a plain number.
 #[test]
 fn names_of_some_bits_are_not_the_numbers() {
     let Ok(catalogue) = Catalogue::open() else {
@@ -431,7 +432,7 @@ fn names_of_some_bits_are_not_the_numbers() {
     assert_eq!(operation, FieldKind::Scalar(Scalar::X32));
 }
 
-/// RUN a system call whose program gets its registers. EXPECT the same fields as from its
+/// RUN a system call whose program reads its registers. EXPECT fields equal to those from its
 /// tracepoint.
 // Longer than 70 lines: one comparison of two records.
 #[test]
@@ -484,7 +485,7 @@ fn a_system_call_is_recorded_from_its_registers() {
     }
     let name = "/nowhere/that/registers/lead";
     File::open(name).expect_err("it is not there");
-    // Other calls have no program and are counted, unless recording is stopped.
+    // Other system calls have no program and are counted, unless recording is stopped.
     let others =
         || kept.iter().map(|programs: &ProgramTable| programs.unknown_calls()).collect::<Vec<_>>();
     let before = others();
@@ -509,8 +510,8 @@ fn a_system_call_is_recorded_from_its_registers() {
     }));
 }
 
-/// RUN records that would fill a sub-buffer to its last byte, the last one with the longest header.
-/// EXPECT each of them, and those behind.
+/// RUN records that would fill a sub-buffer to its last byte, the last record with the longest
+/// header. EXPECT all these records, and the records after them.
 #[test]
 fn no_record_ends_where_a_sub_buffer_does() {
     let Ok(catalogue) = Catalogue::open() else {
@@ -528,7 +529,7 @@ fn no_record_ends_where_a_sub_buffer_does() {
         generate_program(&plan, &layout, maps, EventNumber { id: 0, index: 0 }).expect("it fits");
     let loaded = LoadedProgram::load(&code).unwrap_or_else(|error| panic!("{error}"));
     let attached = loaded.attach(call.id.expect("a number")).expect("it is there");
-    // All on one CPU.
+    // Runs on one CPU only.
     // SAFETY: a set of CPUs may be all zero; the calls fill it in and read it.
     let before = unsafe {
         let mut before: libc::cpu_set_t = core::mem::zeroed();
@@ -541,18 +542,18 @@ fn no_record_ends_where_a_sub_buffer_does() {
     scope.set_recorded(trackway_sys::thread::current_tid(), true);
     let go = |length: usize| {
         let name = format!("/nowhere/{}\0", "x".repeat(length - 9));
-        // SAFETY: a path that ends in a NUL.
+        // SAFETY: the path ends in a NUL.
         assert_eq!(unsafe { libc::chdir(name.as_ptr().cast()) }, -1);
     };
-    // Header 4, thread 4, text and its NUL, 1: 11 × 260 + 110 = 4096 - 84 - (13 + 4 + 1024 + 1).
+    // Header 4, thread id 4, text and its NUL, 1: 11 × 260 + 110 = 4096 - 84 - (13 + 4 + 1024 + 1).
     (0..11).for_each(|_| go(250));
     go(100);
-    // The next header has the whole time.
+    // The header of the next record has the whole time.
     std::thread::sleep(std::time::Duration::from_millis(150));
     go(1023);
     (0..50).for_each(|_| go(40));
     scope.set_recorded(trackway_sys::thread::current_tid(), false);
-    // SAFETY: as it was.
+    // SAFETY: `before` is a valid set of CPUs, from sched_getaffinity(2).
     unsafe { libc::sched_setaffinity(0, size_of_val(&before), &raw const before) };
     drop(attached);
     let events = [plan.description];

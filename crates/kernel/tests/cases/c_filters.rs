@@ -1,4 +1,4 @@
-//! Filters in C, from clang's object file to the kernel.
+//! Tests filters in C, from clang's object file to the kernel.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use trackway_testkit::{TemporaryFolder, report_skipped};
 
 use super::load_filter;
 
-/// A filter with functions, one of them for elements, both kinds of strings, more than ten
+/// A filter with functions, one of them for elements, with both kinds of strings, more than ten
 /// predicates, and state.
 const FILTER: &str = r#"
 #include <trackway/filter.h>

@@ -1,5 +1,5 @@
-//! Helpers in the kernel, compared with those of `jit`, on valid and invalid frames; and helpers
-//! that use the kernel's clock and random numbers.
+//! Compares helpers in the kernel with helpers of `jit`, on valid and invalid frames; also tests
+//! helpers that use the kernel's clock and random numbers.
 
 use trackway_filter::compile::compile;
 use trackway_filter::layout::{Layout, Member};
@@ -50,7 +50,7 @@ fn call_helper_on_slots(helper: Helper, scalar: u8) -> Vec<Insn> {
         _ if helper.is_of_elements() => insns.push(move_immediate(3, scalar.into())),
         Helper::Any => {
             insns.push(move_immediate(3, scalar.into()));
-            // Skips its second half, the call, and the code that `program` adds.
+            // Skips the second half of this load, the call, and the code that `program` adds.
             let immediate = 1 + 1 + 6;
             let address = Insn { op: LDDW, dst: 4, src: LDDW_FUNCTION, immediate, ..EXIT_INSN };
             insns.extend([address, Insn::default()]);
@@ -63,7 +63,7 @@ fn call_helper_on_slots(helper: Helper, scalar: u8) -> Vec<Insn> {
     insns
 }
 
-/// Returns a program with the helper's result, or with its comparison with slot 2.
+/// Returns a program that returns a helper's result, or compares the result with slot 2.
 fn build_helper_program(helper: Helper, scalar: u8, is_compared: bool) -> Vec<u8> {
     let mut insns = call_helper_on_slots(helper, scalar);
     if is_compared {
@@ -87,8 +87,8 @@ fn build_helper_program(helper: Helper, scalar: u8, is_compared: bool) -> Vec<u8
         ]);
     }
     if helper == Helper::Any {
-        // A function that compares a string's length, modulo 16, with the element: it calls string
-        // helpers.
+        // The function of `any`: it compares a string's length, modulo 16, with the element, so it
+        // calls string helpers.
         let alu =
             |code, dst, immediate| Insn { op: class::ALU64 | code, dst, immediate, ..EXIT_INSN };
         insns.extend([
@@ -122,7 +122,7 @@ extern "C" fn return_zero() -> u64 {
     0
 }
 
-/// Returns the interpreter's result.
+/// Returns the result of the interpreter.
 fn run_interpreter(verified: &Verified<'_>, slots: [u64; SLOTS], bytes: &[u8]) -> u64 {
     let cells: [Cell; 0] = [];
     let environment = Environment::new(CONSTANTS, &cells, return_zero, return_zero);
@@ -131,7 +131,7 @@ fn run_interpreter(verified: &Verified<'_>, slots: [u64; SLOTS], bytes: &[u8]) -
     interpret::run(std::slice::from_ref(verified), &frame).expect("verified").answer
 }
 
-/// Returns bytes with many repetitions, and words, some of them invalid.
+/// Returns slots and bytes with many repetitions, and words, some of which are invalid.
 fn generate_frame(random: &mut Random, helper: Helper, scalar: u8) -> ([u64; SLOTS], Vec<u8>) {
     let length = random.next_below(64) as usize;
     let bytes: Vec<u8> = (0..length).map(|_| *random.pick(b"aaab*\\\xff")).collect();
@@ -158,7 +158,7 @@ fn generate_frame(random: &mut Random, helper: Helper, scalar: u8) -> ([u64; SLO
                 if random.next_below(8) == 0 { random.next() } else { random.next_below(20) };
         }
         _ if helper.compared_bytes().is_some() => {
-            // Often bytes that are there.
+            // Often, the searched bytes are a part of the text.
             let offset = slots[0] as u32 as usize;
             let there = bytes.iter().skip(offset).take(8).rev();
             slots[1] = there
@@ -175,7 +175,7 @@ fn generate_frame(random: &mut Random, helper: Helper, scalar: u8) -> ([u64; SLO
     (slots, bytes)
 }
 
-/// RUN a helper in the kernel on many inputs. EXPECT the interpreter's results.
+/// RUN a helper in the kernel on many inputs. EXPECT results equal to the interpreter's.
 fn check_helper(helper: Helper, scalar: u8) -> Option<()> {
     let [asked, compared] = [false, true].map(|is| build_helper_program(helper, scalar, is));
     let (asked, compared) = (verify_program(&asked), verify_program(&compared));
@@ -204,7 +204,7 @@ fn check_helper(helper: Helper, scalar: u8) -> Option<()> {
         );
     }
     assert!(answers.len() > 1, "{} ({scalar}) always says the same", helper.name());
-    // The comparison must also be able to fail.
+    // The comparison must also find a wrong result.
     let (mut slots, bytes) = generate_frame(&mut random, helper, scalar);
     slots[2] = run_interpreter(&asked, slots, &bytes) ^ 1;
     let mut area = ScratchArea::new(CONSTANTS).expect("few constants");
@@ -233,7 +233,8 @@ fn helpers_in_the_kernel_answer_as_the_interpreters() {
     }
 }
 
-/// The kernel cannot widen an element that is a 32-bit float.
+/// RUN the translation of helpers on 32-bit float elements, which the kernel cannot widen. EXPECT
+/// an error.
 #[test]
 fn unsupported_element_types_are_refused() {
     let bytes = build_helper_program(Helper::Element, 13, true);
@@ -247,7 +248,7 @@ fn unsupported_element_types_are_refused() {
     assert_eq!(refused.to_string(), "instruction 3: the kernel cannot do float_add");
 }
 
-/// Returns the verdicts of a filter on the same event; `None`: BPF is not available.
+/// Returns the verdicts of a filter on repetitions of one event; `None`: BPF is not available.
 fn run_filter_repeatedly(filter: &str, times: usize) -> Option<Vec<bool>> {
     let member = Member { name: "a".into(), of: Scalar::I32.into() };
     let layout = Layout { fields: vec![member], ..Layout::default() };
@@ -267,7 +268,7 @@ fn run_filter_repeatedly(filter: &str, times: usize) -> Option<Vec<bool>> {
 
 #[test]
 fn rates_and_samples_are_by_the_kernels_clock_and_chance() {
-    // An interval may end during one series, but not during all of several.
+    // An interval may end during one series of events, but not during all series.
     let expected = [true, true, false, false, false];
     let mut tries = 0;
     loop {

@@ -1,6 +1,6 @@
-//! The kernel as a second judge of the bytecode: it loads the cases of `crates/filter/cases` and
-//! runs them on their events. Its verdicts must be those of the cases, and its helpers must have
-//! the results of `jit`'s.
+//! Tests bytecode in the kernel: loads the cases of `crates/filter/cases` and runs them on their
+//! events. The kernel's verdicts must equal those of the cases, and its helpers must return the
+//! results of `jit`'s helpers.
 
 mod c_filters;
 #[path = "../../../filter/tests/filter/case.rs"]
@@ -62,7 +62,7 @@ fn translate_case(case: &Case) -> (Alternative, usize, Result<TranslatedFilter, 
     (alternative, cells, translate_filter(&verified, cells, &constants))
 }
 
-/// Returns the kernel's verdicts on a case's events; `None`: the event lacks a field.
+/// Returns the kernel's verdicts on a case's events; `None` for an event that lacks a field.
 fn run_case(case: &Case, alternative: &Alternative, loaded: &LoadedFilter) -> Vec<Option<bool>> {
     let mut area = ScratchArea::new(&alternative.constants).expect("few constants");
     let answer = |time| {
@@ -82,7 +82,7 @@ const UNSUPPORTED_CASES: [(&str, &str); 5] = [
     ("float_unsigned_wide", "float_from_unsigned, as above"),
 ];
 
-/// Cases with a clock and random numbers of their own, which the kernel cannot take.
+/// Cases with a simulated clock and random numbers, which the kernel cannot use.
 const SIMULATED_CLOCK_CASES: [&str; 7] = [
     "rate",
     "rate_minute",
@@ -93,7 +93,7 @@ const SIMULATED_CLOCK_CASES: [&str; 7] = [
     "sample_short_circuit",
 ];
 
-/// Loads a program; `None`: BPF is not available or too old, which is reported.
+/// Loads a program; `None`: BPF is not available or too old, which the test reports.
 fn load_filter(translated: &TranslatedFilter) -> Option<Result<LoadedFilter, String>> {
     match LoadedFilter::new(translated) {
         Ok(loaded) => Some(Ok(loaded)),
@@ -109,7 +109,7 @@ fn load_filter(translated: &TranslatedFilter) -> Option<Result<LoadedFilter, Str
     }
 }
 
-/// LOAD and run every case that is not excluded. EXPECT its verdicts.
+/// LOAD and run every case that is not excluded. EXPECT the verdicts in the case.
 #[test]
 fn the_kernel_answers_as_the_cases_say() {
     let mut failures = Vec::new();
@@ -147,7 +147,7 @@ fn the_kernel_answers_as_the_cases_say() {
     assert!(right >= 150, "{right} cases were run");
 }
 
-/// The lists of exceptions are exact, here and where BPF is not available.
+/// CHECK that the lists of excluded cases are exact, even if BPF is not available.
 #[test]
 fn excluded_cases_are_exactly_the_unsupported_ones() {
     let cases = read_cases();

@@ -1,5 +1,5 @@
-//! Random programs that Trackway's verifier accepts: the kernel's verifier accepts them, too, and
-//! their results and state are those of the interpreter.
+//! Tests random programs that Trackway's verifier accepts: the kernel's verifier must accept them,
+//! too, and their results and state must equal the interpreter's.
 
 use trackway_jit::helper::Helper;
 use trackway_jit::verify::Rules;
@@ -23,20 +23,20 @@ fn random_programs_come_to_the_same_in_the_kernel() {
         let program = encode_insns(&random_program(&mut dice));
         let verified = verify_program(&program, rules).expect("verified");
         let input = random_input(&mut dice);
-        // The kernel's clock and random numbers are its own.
+        // The kernel has its own clock and random numbers.
         let worldly = [Helper::TimeNs, Helper::Random, Helper::Rate];
         if worldly.iter().any(|&helper| verified.summary().calls(helper)) {
             continue;
         }
         let translated = match translate_filter(&verified, input.cells.len(), &input.constants) {
             Ok(translated) => translated,
-            // Floats, tail calls, unknown arguments.
+            // The kernel does not support floats, tail calls and unknown arguments.
             Err(_) => continue,
         };
         let Some(loaded) = load_filter(&translated) else { return };
         let loaded = match loaded {
             Ok(loaded) => loaded,
-            // The kernel counts more functions: those around the filter, and helpers.
+            // The kernel also counts the functions around the filter, and helper functions.
             Err(refused) if refused.contains("the call stack of ") => continue,
             Err(refused) => panic!("seed {seed}: {refused}\n{}", format_listing(&program)),
         };

@@ -1,5 +1,5 @@
-//! Search and comparison in the kernel, compared with the interpreter: hard cases, with patterns
-//! known at generation and unknown ones.
+//! Compares search and comparison in the kernel with the interpreter, in hard cases, with patterns
+//! known at generation and unknown patterns.
 
 use std::iter::{once, repeat_n};
 
@@ -24,7 +24,7 @@ const fn load_slot(dst: u8, slot: i16) -> Insn {
     Insn { op, dst, src: 1, offset: 8 * slot, immediate: 0 }
 }
 
-/// Returns a program that calls a helper with slot 0, and a word or slot 1.
+/// Returns a program that calls a helper with slot 0, and with a constant word or slot 1.
 fn build_helper_program(helper: Helper, pattern: Option<Word>) -> Vec<u8> {
     let mut insns = vec![load_slot(2, 0)];
     match pattern.map(Word::to_bits) {
@@ -49,7 +49,7 @@ extern "C" fn return_zero() -> u64 {
     0
 }
 
-/// Returns the interpreter's result.
+/// Returns the result of the interpreter.
 fn run_interpreter(
     verified: &Verified<'_>,
     slots: [u64; SLOTS],
@@ -63,11 +63,11 @@ fn run_interpreter(
     interpret::run(std::slice::from_ref(verified), &frame).expect("verified").answer
 }
 
-/// Counts of both results.
+/// The numbers of false and true results.
 type ResultCounts = [usize; 2];
 
-/// RUN a helper with a pattern in the program on all of these texts. EXPECT the interpreter's
-/// results. `None`: BPF is not available.
+/// RUN a helper with a constant pattern on all these texts. EXPECT results equal to the
+/// interpreter's. `None`: BPF is not available.
 fn check_constant_pattern(
     helper: Helper,
     pattern: &[u8],
@@ -83,7 +83,7 @@ fn check_constant_pattern(
     let mut area = ScratchArea::new(&constants).expect("few constants");
     let mut answers = [0; 2];
     for text in texts {
-        // The text is followed by bytes that would match, too.
+        // Bytes that would match, too, follow the text.
         let bytes = [b"b", &text[..], b"abaababaab"].concat();
         let bytes = &bytes[..bytes.len().min(REGION_BYTES)];
         let length = text.len().min(bytes.len() - 1) as u32;
@@ -97,7 +97,7 @@ fn check_constant_pattern(
     Some(answers)
 }
 
-/// A loaded helper whose pattern is in the event.
+/// A loaded helper whose pattern is in the event, not a constant.
 struct LoadedHelper {
     helper: Helper,
     program: Vec<u8>,
@@ -116,7 +116,7 @@ impl LoadedHelper {
         Some(Self { helper, program, loaded, area, answers: [0; 2] })
     }
 
-    /// RUN the helper with a pattern in a text. EXPECT the interpreter's result.
+    /// RUN the helper with a pattern and a text in the event. EXPECT the interpreter's result.
     fn check(&mut self, text: &[u8], pattern: &[u8]) {
         let word = |offset: usize, length: usize| {
             let (offset, length) = (offset as u32, length as u32);
@@ -149,7 +149,7 @@ fn fibonacci_string(length: usize) -> Vec<u8> {
     now
 }
 
-/// Returns texts that almost match everywhere, and patterns for them.
+/// Returns texts and patterns that almost match everywhere.
 fn worst_case_inputs() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let same = |length: usize| repeat_n(b'a', length).collect::<Vec<u8>>();
     let mut texts: Vec<Vec<u8>> = Vec::new();
@@ -202,17 +202,17 @@ fn the_worst_texts_are_searched_as_the_interpreter_does() {
     }
 }
 
-/// Returns bytes of a small alphabet, in patterns with stars and escapes.
+/// Returns random bytes of a small alphabet, which may include stars and escapes.
 fn random_bytes(random: &mut Random, most: u64, of: &[u8]) -> Vec<u8> {
     let length = random.next_below(most + 1);
     (0..length).map(|_| *random.pick(of)).collect()
 }
 
-/// The alphabet of patterns and texts.
+/// The alphabets of patterns and texts.
 const PATTERN_LETTERS: [&[u8]; 3] = [b"ab", b"aaab*", b"aab**\\"];
 const TEXT_LETTERS: [&[u8]; 3] = [b"ab", b"ab", b"ab*\\"];
 
-/// Returns a pattern that some of the texts may match, and texts.
+/// Returns a random pattern, and texts of which some may match.
 fn random_pattern_and_texts(random: &mut Random, texts: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
     let most = *random.pick(&[3, 6, 12, 70]);
     let of = *random.pick(&PATTERN_LETTERS);
@@ -262,7 +262,7 @@ fn random_patterns_of_two_letters_are_found_as_the_interpreter_does() {
     }
 }
 
-/// Texts of the greatest length, which fill the table.
+/// RUN searches in texts of the greatest length, which fill the table. EXPECT correct results.
 #[test]
 fn the_longest_texts_are_searched() {
     let halves = [b'a'; REGION_BYTES / 2];
@@ -276,7 +276,7 @@ fn the_longest_texts_are_searched() {
         asked.check(&[quarter, quarter, b"b"].concat(), quarter);
         asked.check(&[quarter, quarter].concat(), &[b"*", quarter].concat());
         assert!(asked.answers.iter().all(|&count| count > 1), "{:?}", asked.answers);
-        // One string, of all constants and of all letters.
+        // A single string takes all constants and all letters.
         let constants = fibonacci_string(REGION_BYTES);
         let word = Word { offset: 0, length: REGION_BYTES as u32, is_constant: true };
         let bytes = build_helper_program(helper, Some(word));
@@ -291,13 +291,14 @@ fn the_longest_texts_are_searched() {
             area.fill(&[text.to_bits(), 0], bytes).expect("just as many");
             assert_eq!(loaded.passes(&mut area).expect("the kernel runs it"), is_there);
         }
-        // A constant is searched to its end, which nothing follows.
+        // The search runs to the end of a constant, after which there are no bytes.
         area.fill(&[word.to_bits(), 0], &[]).expect("nothing");
         assert!(loaded.passes(&mut area).expect("the kernel runs it"));
     }
 }
 
-/// Strings that differ at some place, of lengths around the compared chunk.
+/// RUN comparisons of strings that differ at each position, with lengths around the chunk size.
+/// EXPECT the interpreter's results.
 #[test]
 fn strings_are_compared_wherever_they_differ() {
     for helper in [Helper::StringCompare, Helper::StringStartsWith, Helper::StringEndsWith] {

@@ -1,6 +1,6 @@
-//! Events, fields and types that analyses of LTTng's kernel traces read: those of Trace Compass
+//! Checks the events, fields and types that analyses of LTTng's kernel traces read: Trace Compass
 //! (`LttngEventLayout` to `Lttng29EventLayout`, as far as `analysis.os.linux.core` uses them) and
-//! of lttng-analyses 0.6.1.
+//! lttng-analyses 0.6.1.
 
 use std::collections::BTreeMap;
 

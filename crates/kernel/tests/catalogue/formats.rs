@@ -1,4 +1,4 @@
-//! Parsing of format files.
+//! Tests the parser of format files.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use trackway_kernel::catalogue::format::{EmptyLookup, Format, NameLookup, parse}
 use trackway_kernel::catalogue::model::{Field, FieldShape, Location, Meaning, Symbols};
 use trackway_schema::Scalar;
 
-/// A lookup in place of BTF.
+/// A name lookup in place of BTF.
 struct FakeLookup;
 
 impl NameLookup for FakeLookup {
@@ -91,7 +91,7 @@ fn a_format_says_what_is_where() {
 fn names_of_values_are_found_in_how_the_kernel_prints_them() {
     let softirq = parse_kept_format("softirq_entry");
     assert_eq!(field_symbols(find_field(&softirq, "vec")).show(3), "NET_RX");
-    // Names that only BTF knows; unknown ones are omitted.
+    // Only BTF has these names; unknown names are omitted.
     let extent = parse_kept_format("btrfs_set_extent_bit");
     let bits = field_symbols(find_field(&extent, "set_bits"));
     assert_eq!((bits.choice_mask, bits.show(7)), (0, "DIRTY|LOCKED|0x4".to_owned()));
@@ -99,13 +99,13 @@ fn names_of_values_are_found_in_how_the_kernel_prints_them() {
     assert_eq!(find_field(&extent, "fsid").meaning, Meaning::Uuid);
     let without = parse(format_text("btrfs_set_extent_bit"), &EmptyLookup).expect("a format");
     assert_eq!(find_field(&without, "set_bits").meaning, Meaning::Plain, "a plain integer");
-    // Some bits of a field; those that BTF does not know have no name.
+    // Some bits of a field have names; bits that are unknown to BTF have none.
     let issue = parse_kept_format("block_rq_issue");
     let priority = field_symbols(find_field(&issue, "ioprio"));
     assert_eq!((priority.choice_mask, &*priority.show(1 << 13 | 4)), (7 << 13, "rt|0x4"));
     assert_eq!(find_field(&issue, "dev").meaning, Meaning::Device);
     assert_eq!(find_field(&issue, "cmd").kind, FieldShape::DynamicText(Location::Absolute));
-    // Bits that are no flags are displayed separately.
+    // Bits that are not flags are displayed separately.
     let timer = parse_kept_format("timer_start");
     let flags = field_symbols(find_field(&timer, "flags"));
     assert_eq!((flags.show(0x0e40_0001 | 0x0018_0000), flags.show(7)), ("D|P".into(), "0".into()));
@@ -156,7 +156,7 @@ fn conversions_say_what_fields_are() {
     assert_eq!(meaning("caller"), Meaning::Code, "cast");
     assert_eq!(meaning("address"), Meaning::Internet);
     assert_eq!(meaning("mode"), Meaning::Mode);
-    // Three of its bits have names, one of them unknown.
+    // The names are for three bits of the field; one name has an unknown value.
     let state = field_symbols(find_field(&made_up, "state"));
     assert_eq!((state.choice_mask, state.choices.len()), (7, 2));
     assert_eq!((state.show(2), state.show(9)), ("busy".to_owned(), "0x9".to_owned()));
@@ -215,8 +215,8 @@ fn what_is_no_format_is_refused_with_its_line() {
     assert!(parse("", &EmptyLookup).is_err());
 }
 
-/// RUN the parser on every prefix of the stored formats, and with one byte changed. EXPECT a
-/// result, with fields within a record.
+/// RUN the parser on every prefix of the stored formats, and with one byte changed. EXPECT a result
+/// without panic, with fields within a record.
 #[test]
 fn damaged_formats_are_survived() {
     let mut random = trackway_testkit::Random::new(8);

@@ -1,5 +1,5 @@
-//! The catalogue of kernel events: formats of Linux 6.18 and an invented one, invalid bytes, and
-//! the running kernel.
+//! Tests the catalogue of kernel events with formats of Linux 6.18, an invented format, invalid
+//! bytes, and the running kernel.
 
 mod analyses;
 mod formats;

@@ -1,4 +1,4 @@
-//! The catalogue of the running kernel, where it is available.
+//! Tests the catalogue of the running kernel, where it is available.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use trackway_kernel::catalogue::tracefs::Tracefs;
 use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_testkit::report_skipped;
 
-/// Returns the catalogue and all events; reports why they are not available.
+/// Returns the catalogue and all events; `None`: they are not available, which is reported.
 fn open_catalogue() -> Option<(Catalogue, Vec<Event>)> {
     let catalogue = match Catalogue::open() {
         Ok(catalogue) => catalogue,
@@ -23,12 +23,12 @@ fn open_catalogue() -> Option<(Catalogue, Vec<Event>)> {
     Some((catalogue, events.events))
 }
 
-/// Returns true if the kernel's own record has the field.
+/// Returns true if the kernel's own record contains the field.
 fn is_own(field: &Field) -> bool {
     field.size > 0 && !matches!(field.kind, FieldShape::RequestFlags(_))
 }
 
-/// RUN the catalogue. EXPECT it to understand every event of the kernel.
+/// RUN the catalogue. EXPECT that it parses every event of the kernel.
 #[test]
 fn every_format_of_this_kernel_is_understood() {
     let Some((catalogue, events)) = open_catalogue() else { return };
@@ -58,8 +58,8 @@ fn every_format_of_this_kernel_is_understood() {
     }
 }
 
-/// RUN the parser without types. EXPECT the same fields at the same offsets; only names of values
-/// and element types may be missing.
+/// RUN the parser without BTF. EXPECT equal fields at equal offsets; only names of values and
+/// element types may be missing.
 #[test]
 fn formats_are_understood_without_types() {
     let Some((_, events)) = open_catalogue() else { return };
@@ -136,7 +136,7 @@ fn system_calls_are_known() {
         .filter(|event| matches!(event.call(), Some((None, _))))
         .map(|event| &event.name)
         .collect();
-    // Newer kernels have newer calls.
+    // Newer kernels have additional system calls.
     assert!(unknown.len() < 20, "{unknown:?}");
     let find = |name: &str| calls.iter().find(|event| event.name == name).expect("a call");
     let openat = find("sys_enter_openat");

@@ -1,10 +1,10 @@
-//! Kernel types: a few hand-made ones, and invalid bytes.
+//! Tests the BTF reader on a few hand-made types, and on invalid bytes.
 
 use trackway_kernel::catalogue::btf::{Btf, Class};
 use trackway_kernel::catalogue::format::NameLookup as _;
 use trackway_schema::Scalar;
 
-/// A writer of types.
+/// A writer of BTF types.
 #[derive(Default)]
 struct BtfBuilder {
     types: Vec<u8>,
@@ -49,24 +49,24 @@ fn build_sample_types() -> Vec<u8> {
     let mut maker = BtfBuilder::default();
     let names = ["x", "y", "flags", "low", "RED", "NONE", "pair", "colour"];
     let [x, y, flags, low, red, none, first, second] = names.map(|name| maker.name(name));
-    // 1: int, 2: its name, 3: an array of it.
+    // Type 1: int, 2: the name of type 1, 3: an array of type 2.
     maker.add("int", (1, 0, 0), 4, &[1 << 24 | 32]);
     maker.add("pid_t", (8, 0, 0), 1, &[]);
     maker.add("", (3, 0, 0), 0, &[1, 1, 5]);
-    // 4: struct pair { pid_t x; int y[5]; int flags: 3; union { int low; } }, 5: the union.
+    // Type 4: struct pair { pid_t x; int y[5]; int flags: 3; union { int low; } }, 5: the union.
     let members = [x, 2, 0, y, 3, 32, flags, 1, 3 << 24 | 192, 0, 6, 224];
     maker.add("pair", (4, 4, 1), 32, &members);
     maker.add("", (10, 0, 0), 4, &[]);
     maker.add("", (5, 1, 0), 4, &[low, 1, 0]);
-    // 7: enum colour { RED = 1, NONE = -1 }, 8: a pointer to const struct pair.
+    // Type 7: enum colour { RED = 1, NONE = -1 }, 8: a pointer to const struct pair.
     maker.add("colour", (6, 2, 1), 4, &[red, 1, none, u32::MAX]);
     maker.add("", (2, 0, 0), 5, &[]);
-    // 9: void *, 10: the prototype, 11: a pointer to it, 12: its name.
+    // Type 9: void *, 10: the prototype, 11: a pointer to type 10, 12: the name of type 11.
     maker.add("", (2, 0, 0), 0, &[]);
     maker.add("", (13, 3, 0), 0, &[0, 9, first, 8, second, 7]);
     maker.add("", (2, 0, 0), 10, &[]);
     maker.add("btf_trace_step", (8, 0, 0), 11, &[]);
-    // 13 and 14: a chain that does not end. 15: a section. 16: 64-bit values.
+    // Types 13 and 14: an endless chain. Type 15: a section. Type 16: 64-bit values.
     maker.add("a", (8, 0, 0), 14, &[]);
     maker.add("b", (8, 0, 0), 13, &[]);
     maker.add(".data", (15, 1, 0), 8, &[1, 4, 4]);
@@ -112,7 +112,7 @@ fn types_are_found_by_name_with_all_their_parts() {
     assert_eq!(btf.enumerator("BIG"), Some(2 << 32 | 1));
     assert_eq!(btf.enumerator("none"), None);
     assert_eq!(btf.enumeration("colour").expect("values").show(1), "RED");
-    // A circle of types ends.
+    // Resolution of a circle of types ends.
     assert!(btf.resolve(13).is_none());
     assert!(btf.get(0).is_none() && btf.get(17).is_none());
 }
@@ -130,7 +130,7 @@ fn bytes_that_are_no_types_are_refused() {
     }
 }
 
-/// RUN all queries on types, with every byte changed in turn. EXPECT that none panics.
+/// RUN all queries on types, with every byte changed in turn. EXPECT that no query panics.
 #[test]
 fn wrong_types_are_survived() {
     let good = build_sample_types();

@@ -1,8 +1,8 @@
-//! Traces put together (`trackway merge`): chunks and snapshots of one trace become one, different
-//! traces lie side by side.
+//! Merging of traces (`trackway merge`): chunks and snapshots of one trace become one trace;
+//! different traces are put side by side.
 //!
-//! A stream's packets, wherever they were, are written one after another in the order of time;
-//! of a packet that several files have (snapshots overlap), the longest is written.
+//! The packets of a stream, from all of its files, are written in the order of time. If several
+//! files have the same packet (snapshots overlap), the longest copy is written.
 
 use std::io::Write;
 use std::num::NonZero;
@@ -19,15 +19,15 @@ use crate::input::{Input, JoinedTrace, NamedTrace, join_trace_pieces};
 use crate::select::{Range, Selection};
 use crate::stream::collect_trace_streams;
 
-/// Writes `inputs` to the folder of `export`, by `jobs` threads; with each input is the folder
-/// that it was found in, and a folder that is there twice is read once. Traces keep their places
-/// as by [`trim()`](super::trim_traces()); a trace of several pieces has that of the first. Damage
-/// is reported to `messages`, as it is found.
+/// Writes `inputs` to the folder of `export`, by `jobs` threads. Each input is paired with its
+/// folder, and duplicate folders are read once. Traces keep their places, as in
+/// [`trim()`](super::trim_traces()); a trace of several parts keeps the place of the first part.
+/// Damage is reported to `messages` as it is found.
 ///
 /// # Errors
 ///
-/// If the folder is not empty, something cannot be written, there is no packet to be written, or
-/// the writing was stopped; then nothing is left of it.
+/// Returns an error if the folder is not empty, a write fails, there is no packet to write, or the
+/// export was stopped. Then no output remains.
 pub fn merge_traces<B: ByteSource + Sync>(
     inputs: Vec<(Input<B>, PathBuf)>,
     export: &ExportSettings<'_>,
@@ -38,7 +38,7 @@ pub fn merge_traces<B: ByteSource + Sync>(
     let inputs = remove_duplicate_folders(inputs);
     let found: Vec<_> = inputs.iter().map(|(input, path)| Origin::new(input, path)).collect();
     let groups = join_trace_pieces(inputs);
-    // A trace's place is its first piece's, whichever piece has its metadata.
+    // A trace has the place of its first part, whichever part has its metadata.
     let origins: Vec<_> =
         groups.iter().filter_map(|group| found.get(group.first).cloned()).collect();
     let mut traces = Vec::new();

@@ -1,12 +1,11 @@
-//! Traces written from traces: cut to a range ([`trim_traces()`]), put together
+//! Export of traces to new traces: cut to a range ([`trim_traces()`]), or merged
 //! ([`merge_traces()`]).
 //!
-//! Packets go over as they are, byte for byte, wherever they can; what has to be cut is rewritten
-//! by [`trackway_ctf::write::PacketRewriter`], which keeps every bit that it does not have to
-//! change. Nothing is held but a window of a file and one packet's header, whatever the size.
+//! Packets are copied byte for byte where possible. Packets that must be cut are rewritten by
+//! [`trackway_ctf::write::PacketRewriter`], which keeps all bits that need not change. Memory holds
+//! only a window of a file and one packet's header, whatever the size.
 //!
-//! A folder that is written to is new or empty, and if the writing fails or is stopped, nothing
-//! is left in it.
+//! The output folder is new or empty; if the export fails or is stopped, no output remains.
 
 mod join;
 mod output;
@@ -27,18 +26,18 @@ pub use trim::trim_traces;
 
 /// The settings of an export.
 pub struct ExportSettings<'a> {
-    /// The folder: new, or empty.
+    /// Output folder: new, or empty.
     pub folder: PathBuf,
-    /// When this becomes true, the writing stops, and nothing is left.
+    /// Flag that stops the export; then no output remains.
     pub stop: &'a AtomicBool,
-    /// Told now and then how many bytes of how many were read.
+    /// Called now and then with the number of bytes read, and their total.
     pub progress: &'a (dyn Fn(u64, u64) + Sync),
 }
 
-/// The progress of the writing.
+/// The progress of an export.
 struct ExportProgress<'a> {
     export: &'a ExportSettings<'a>,
-    /// Bytes to be read, and those that were.
+    /// Number of bytes to read, and of bytes already read.
     total: u64,
     done: AtomicU64,
 }
@@ -48,13 +47,13 @@ impl<'a> ExportProgress<'a> {
         Self { export, total, done: AtomicU64::new(0) }
     }
 
-    /// Fails if the writing is to stop.
+    /// Returns an error if the export must stop.
     fn check_stop(&self) -> Result<(), ExportError> {
-        // A flag alone: nothing else is published with it.
+        // The flag publishes no other data.
         if self.export.stop.load(Ordering::Relaxed) { Err(ExportError::Stopped) } else { Ok(()) }
     }
 
-    /// So many more bytes were read.
+    /// Adds to the number of bytes read, and reports it.
     fn read(&self, bytes: u64) {
         let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
         (self.export.progress)(done, self.total);
@@ -64,15 +63,15 @@ impl<'a> ExportProgress<'a> {
 /// The result of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExportSummary {
-    /// Traces.
+    /// Number of traces.
     pub traces: u64,
-    /// Files of packets.
+    /// Number of stream files.
     pub streams: u64,
-    /// Packets, also rewritten ones.
+    /// Number of packets, including rewritten ones.
     pub packets: u64,
-    /// Packets that were rewritten.
+    /// Number of rewritten packets.
     pub rewritten: u64,
-    /// Bytes of packets.
+    /// Size of the packets in bytes.
     pub bytes: u64,
     /// True if nothing was damaged.
     pub is_whole: bool,
@@ -88,31 +87,31 @@ impl ExportSummary {
     }
 }
 
-/// Why no trace was written. What the system said is its source, not in its text.
+/// Reason why no trace was written. A system error is the source, and not in the text.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// The folder is there, and not empty.
+    /// The output folder exists and is not empty.
     NotEmpty(PathBuf),
-    /// Something that is to be copied could not be read.
+    /// A file that must be copied could not be read.
     Read(PathBuf, IoError),
-    /// Something could not be written.
+    /// A file or folder could not be written.
     Write(PathBuf, IoError),
     /// A message could not be written.
     Message(IoError),
-    /// No packet was to be written: none was readable, or no event was selected.
+    /// No packet to write: none was readable, or no event was selected.
     Nothing,
-    /// It was stopped.
+    /// The export was stopped.
     Stopped,
 }
 
 impl ExportError {
-    /// A map for errors with the file `path`, which is read.
+    /// Returns a function that wraps an error of reading the file `path`.
     fn read_error_at(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Read(path.to_owned(), error.into())
     }
 
-    /// A map for errors with the file or folder `path`.
+    /// Returns a function that wraps an error of writing the file or folder `path`.
     fn write_error_at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |error| Self::Write(output::resolve_descriptor_path(path), error.into())

@@ -1,4 +1,4 @@
-//! The folder that is written to, and the files in it.
+//! The output folder of an export, and the files in it.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -12,37 +12,37 @@ use trackway_ctf::read::ByteSource;
 use super::ExportError;
 use crate::folder::{METADATA, read_metadata_file};
 
-/// Bytes that are gathered before they are written, and read at once to be copied.
+/// Number of bytes that are buffered before a write, and that are copied per read.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// A folder that stays open: files made below it are in it, even if a folder above it is renamed
+/// A folder that stays open: files are created in this folder, even if a parent folder is renamed
 /// and replaced (docs/design/0004-privileges.md).
 struct OpenFolder {
     folder: File,
-    /// Its path when it was opened, for where there is no /proc.
+    /// Path of the folder when it was opened, for systems without /proc.
     opened: PathBuf,
 }
 
 impl OpenFolder {
-    /// Opens it, with these additional flags (open(2)).
+    /// Opens the folder, with additional flags (open(2)).
     fn open(path: PathBuf, flags: i32) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_DIRECTORY | flags);
         Ok(Self { folder: options.open(&path)?, opened: path })
     }
 
-    /// Makes the folder `name` in it, with no access for others.
+    /// Creates the subfolder `name`, with no access for others.
     fn make(&self, name: &str) -> io::Result<Self> {
         let path = self.path().join(name);
         DirBuilder::new().mode(0o700).create(&path)?;
         Self::open_just_made(path.clone()).inspect_err(|_| {
-            // It is empty so far: a folder with content belongs to others, and stays.
+            // The new folder is empty: a folder with content belongs to others, and stays.
             let _ = fs::remove_dir(path);
         })
     }
 
-    /// Opens a folder that was just made: it belongs to whom all does that we make. Another one in
-    /// its place does not.
+    /// Opens a folder that was just created. Its owner must be the owner of files that this process
+    /// creates; a folder that replaced it has another owner.
     fn open_just_made(path: PathBuf) -> io::Result<Self> {
         let made = Self::open(path, libc::O_NOFOLLOW)?;
         let probe = made.path().join(".whose");
@@ -54,13 +54,13 @@ impl OpenFolder {
         }
     }
 
-    /// A path that leads to it in this process.
+    /// Returns a path that leads to the folder in this process.
     fn path(&self) -> PathBuf {
         let link = PathBuf::from(format!("{DESCRIPTOR_LINKS}/{}", self.folder.as_raw_fd()));
         if link.exists() { link } else { self.opened.clone() }
     }
 
-    /// Removes it, if nothing is in it; what it was in.
+    /// Removes the folder, if it is empty; returns its parent folder.
     fn remove(self) -> io::Result<Self> {
         let path = self.path();
         let above = Self::open(path.join(".."), libc::O_PATH)?;
@@ -71,10 +71,10 @@ impl OpenFolder {
     }
 }
 
-/// The folder with the links to a process's own open files.
+/// Folder with the links to a process's own open files.
 const DESCRIPTOR_LINKS: &str = "/proc/self/fd";
 
-/// A path as people read it: what is below a [`OpenFolder`] folder is where that is now.
+/// Returns a readable path: a path below an [`OpenFolder`] gets the folder's current place.
 pub(super) fn resolve_descriptor_path(path: PathBuf) -> PathBuf {
     let Ok(below) = path.strip_prefix(DESCRIPTOR_LINKS) else { return path };
     let mut names = below.components();
@@ -85,22 +85,22 @@ pub(super) fn resolve_descriptor_path(path: PathBuf) -> PathBuf {
     }
 }
 
-/// A folder that is written to in a folder of its own below it, which becomes its contents once all
-/// is written, and else goes with all that is in it: nothing else is touched.
+/// The output folder of an export. A staging folder inside receives all files; in the end its
+/// contents move up, or, after a failure, it is removed. Nothing else is touched.
 pub(super) struct OutputFolder {
     path: PathBuf,
     held: OpenFolder,
-    /// Number of folders that were made for it, from itself up.
+    /// Number of created folders: the output folder, and its missing parents.
     made: usize,
-    /// Name of the folder in it.
+    /// Name of the staging folder.
     name: String,
-    /// The staging folder, once it is made.
+    /// Staging folder, once created.
     staging: Option<OpenFolder>,
     is_done: bool,
 }
 
 impl OutputFolder {
-    /// Makes the folder, or takes an empty one.
+    /// Creates the folder, or takes an existing empty one.
     pub(super) fn new(path: &Path) -> Result<Self, ExportError> {
         let failed = |error: io::Error| ExportError::Write(path.to_owned(), error.into());
         let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
@@ -108,7 +108,7 @@ impl OutputFolder {
         fs::create_dir_all(path).map_err(failed)?;
         let held = OpenFolder::open(path.to_owned(), 0).map_err(failed)?;
         let name = format!(".trackway-{}", std::process::id());
-        // From here on, what was made goes again.
+        // From here on, an error removes the created folders.
         let mut folder =
             Self { path: path.to_owned(), held, made, name, staging: None, is_done: false };
         if fs::read_dir(folder.held.path()).map_err(failed)?.next().is_some() {
@@ -118,13 +118,13 @@ impl OutputFolder {
         Ok(folder)
     }
 
-    /// The folder in it.
+    /// Returns the path of the staging folder.
     fn staging(&self) -> PathBuf {
         self.staging.as_ref().map_or_else(|| self.held.path().join(&self.name), OpenFolder::path)
     }
 
-    /// Makes the folder of a trace at `place` in it, with the metadata of the trace at `from`;
-    /// where that is.
+    /// Creates the folder of a trace at `place` below the staging folder, with the metadata of the
+    /// trace at `from`; returns its path.
     pub(super) fn make_trace_folder(
         &self,
         place: &Path,
@@ -139,11 +139,11 @@ impl OutputFolder {
         Ok(to)
     }
 
-    /// Keeps what was written.
+    /// Moves the written files to their final place.
     pub(super) fn keep_contents(mut self) -> Result<(), ExportError> {
         let mut moved = Vec::new();
         if let Err(error) = self.move_out(&mut moved) {
-            // Half of it does not stay either.
+            // A partial output must not remain either.
             for name in moved {
                 let _ = fs::rename(self.held.path().join(&name), self.staging().join(&name));
             }
@@ -153,7 +153,7 @@ impl OutputFolder {
         Ok(())
     }
 
-    /// Moves all that was written to where it is to be; the names of what was moved.
+    /// Moves all written files to the output folder; appends their names to `moved`.
     fn move_out(&self, moved: &mut Vec<OsString>) -> io::Result<()> {
         let folder = self.held.path();
         for entry in fs::read_dir(self.staging())? {
@@ -170,7 +170,7 @@ impl Drop for OutputFolder {
         if self.is_done {
             return;
         }
-        // What cannot be removed is left: there is an error to report already.
+        // A folder that cannot be removed stays: the caller already reports an error.
         if self.staging.is_some() {
             let _ = fs::remove_dir_all(self.held.path().join(&self.name));
         }
@@ -181,12 +181,12 @@ impl Drop for OutputFolder {
     }
 }
 
-/// A file of packets while it is written; made with its first packet, so that a stream without
-/// any leaves none.
+/// A file of packets during the export. The first packet creates it, so that a stream without
+/// packets leaves no file.
 pub(super) struct PacketFile {
     path: PathBuf,
     file: Option<File>,
-    /// Bytes that are not written yet.
+    /// Bytes that are not yet written.
     buffer: Vec<u8>,
     /// Start of `buffer` in the file.
     at: u64,
@@ -202,14 +202,14 @@ impl PacketFile {
         self.at + self.buffer.len() as u64
     }
 
-    /// Appends bytes through `write`, which gets the buffer's end.
+    /// Appends the bytes that `write` adds to the buffer.
     pub(super) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), ExportError> {
         write(&mut self.buffer);
         if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Appends `length` bytes of `from`, from `at` on, as long as `check` lets it; whether they
-    /// were there.
+    /// Appends `length` bytes of `from`, from `at` on, until `check` fails. The inner result is an
+    /// error if `from` cannot be read.
     pub(super) fn append_from(
         &mut self,
         from: &impl ByteSource,
@@ -237,7 +237,7 @@ impl PacketFile {
         Ok(Ok(()))
     }
 
-    /// Writes over bytes that were appended before.
+    /// Overwrites bytes that were appended before.
     pub(super) fn write_over(&mut self, at: u64, bytes: &[u8]) -> Result<(), ExportError> {
         if let Some(start) = at.checked_sub(self.at)
             && let Some(place) = self.buffer.get_mut(start as usize..)
@@ -251,7 +251,7 @@ impl PacketFile {
         file.write_all_at(bytes, at).map_err(ExportError::write_error_at(&self.path))
     }
 
-    /// Takes back what was appended from `length` on.
+    /// Removes the bytes appended after `length`.
     pub(super) fn truncate(&mut self, length: u64) -> Result<(), ExportError> {
         if let Some(keep) = length.checked_sub(self.at) {
             self.buffer.truncate(keep as usize);
@@ -275,7 +275,7 @@ impl PacketFile {
         Ok(())
     }
 
-    /// Writes what is left; whether there is a file.
+    /// Writes the remaining bytes; returns true if there is a file.
     pub(super) fn finish(mut self) -> Result<bool, ExportError> {
         if self.length() == 0 {
             if self.file.is_some() {
@@ -308,7 +308,7 @@ mod tests {
             let folder = OutputFolder::new(&path).unwrap();
             fs::create_dir(folder.staging().join("sub")).unwrap();
             fs::write(folder.staging().join("sub/file"), "x").unwrap();
-            // Two at a time cannot write to one folder.
+            // Two exports cannot write to one folder at the same time.
             assert!(matches!(OutputFolder::new(&path), Err(ExportError::NotEmpty(_))));
             drop(folder);
             assert_eq!(path.exists(), was_there);
@@ -338,7 +338,7 @@ mod tests {
             fs::create_dir(folder.staging().join(name)).unwrap();
             fs::write(folder.staging().join(name).join("file"), "x").unwrap();
         }
-        // Another process has put something in the place of one.
+        // Another process has created a folder with the name of an output file.
         fs::create_dir_all(place.join("out/b/theirs")).unwrap();
         assert!(matches!(folder.keep_contents(), Err(ExportError::Write(..))));
         let left = fs::read_dir(place.join("out")).unwrap().map(|entry| entry.unwrap().file_name());

@@ -1,4 +1,4 @@
-//! One file of packets on its way from one place to another: packet by packet, whole or cut.
+//! Export of one file of packets: packet by packet, whole or cut.
 
 use trackway_console::IoError;
 use trackway_ctf::read::{
@@ -12,47 +12,47 @@ use crate::input::DataFile;
 use crate::order::{EventPlace, Span, StreamOrder, check_packet_times};
 use crate::workers::MessageSink;
 
-/// Bytes of a rewritten packet that may wait.
+/// Maximum number of bytes of a rewritten packet that wait to be written.
 const WAITING_BYTES: usize = 256 << 10;
 
-/// The target of packets, and counts of what happened to them.
+/// The target of packets, with counts of the work done.
 pub(super) struct PacketTarget<'a> {
     pub(super) steps: &'a ExportProgress<'a>,
     pub(super) file: PacketFile,
     pub(super) done: ExportSummary,
-    /// Takes reports of damage.
+    /// Receiver of damage reports.
     sink: &'a dyn MessageSink,
-    /// If packets are left out or cut in two among others: how they are numbered.
+    /// Numbering of the written packets, if some packets are left out or cut in two.
     pub(super) numbers: Option<PacketNumbers>,
-    /// The order of the stream's events, and of the current packet's.
+    /// Order of the stream's events, and of the current packet's events.
     order: StreamOrder,
     span: Span,
 }
 
-/// Numbers of packets in their stream, where some are left out: without gaps, except where there
-/// was one before.
+/// Consecutive numbers for the packets of a stream of which some are left out. Gaps remain where
+/// packets were missing before.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PacketNumbers {
-    /// Number of the latest packet that was read.
+    /// Number of the latest packet read.
     read: Option<u64>,
-    /// Number of the latest packet that was written.
+    /// Number of the latest packet written.
     written: Option<u64>,
-    /// Number of packets missing between the latest one written and the latest one read.
+    /// Number of packets missing between the latest packet written and the latest packet read.
     missing: u64,
 }
 
 impl PacketNumbers {
-    /// A packet was read.
+    /// Records the number of a packet that was read.
     fn read(&mut self, sequence: Option<u64>) {
         if let (Some(before), Some(sequence)) = (self.read, sequence) {
             let step = sequence.wrapping_sub(before);
-            // As readers count them: no step or one is none missing.
+            // Like in readers: a step of 0 or 1 means that no packet is missing.
             self.missing = self.missing.wrapping_add(step.max(1) - 1);
         }
         self.read = sequence.or(self.read);
     }
 
-    /// The number of a packet that is to be written.
+    /// Returns the number for the next packet written.
     fn next(&mut self) -> Option<u64> {
         let first = self.read?;
         let next = self
@@ -75,19 +75,19 @@ impl<'a> PacketTarget<'a> {
         Self { steps, file, done, sink, numbers: None, order, span }
     }
 
-    /// Says that something could not be read.
+    /// Reports that data could not be read.
     pub(super) fn report_damage(
         &mut self,
         name: &str,
         what: impl std::fmt::Display,
     ) -> Result<(), ExportError> {
         self.done.is_whole = false;
-        // A failed write is reported by the thread that writes.
+        // The thread that writes messages reports a failed write.
         let is_heard = self.sink.send_message(format!("{name}: {what}"));
         if is_heard { Ok(()) } else { Err(ExportError::Stopped) }
     }
 
-    /// Begins the current packet of `source` once more.
+    /// Begins the current packet of `source` again; returns false if it is damaged.
     pub(super) fn restart_packet<B: ByteSource>(
         &mut self,
         name: &str,
@@ -103,8 +103,8 @@ impl<'a> PacketTarget<'a> {
         }
     }
 
-    /// Compares the times of the packet that was just read with the times before; `damage` is what
-    /// is wrong with the times in its header.
+    /// Compares the times of the packet just read with earlier times; `damage` is an error in the
+    /// times of its header.
     pub(super) fn check_order(
         &mut self,
         name: &str,
@@ -116,8 +116,8 @@ impl<'a> PacketTarget<'a> {
         error.map_or(Ok(()), |error| self.report_damage(name, error))
     }
 
-    /// Begins the next packet of `source`: where it is, how many of its bytes there are, and what
-    /// it says of itself; `None` if it is damaged.
+    /// Begins the next packet of `source`; returns its place and header, or `None` if it is
+    /// damaged.
     pub(super) fn begin_packet<B: ByteSource>(
         &mut self,
         name: &str,
@@ -141,8 +141,8 @@ impl<'a> PacketTarget<'a> {
         Ok(Some(PacketPlace { at, bytes, packet, is_complete, ends_first }))
     }
 
-    /// Reads the events of the packet that was just begun and reports damage. Returns true if
-    /// `keep` holds for all of them; it stops at the first event for which it does not.
+    /// Reads the events of the packet just begun and reports damage. Returns true if `keep` holds
+    /// for all of them; stops at the first event for which it does not hold.
     pub(super) fn check_events<B: ByteSource>(
         &mut self,
         name: &str,
@@ -169,7 +169,7 @@ impl<'a> PacketTarget<'a> {
         }
     }
 
-    /// Copies a packet as it is.
+    /// Copies a packet unchanged.
     pub(super) fn copy_packet<B: ByteSource>(
         &mut self,
         file: &DataFile<B>,
@@ -186,8 +186,8 @@ impl<'a> PacketTarget<'a> {
         Ok(())
     }
 
-    /// Writes those events of the packet that was just begun which `keep` chooses, and no packet
-    /// if there are none.
+    /// Writes the events of the packet just begun that `keep` selects; writes no packet if there
+    /// are none.
     pub(super) fn cut_packet<B: ByteSource>(
         &mut self,
         trace: &Trace,
@@ -196,7 +196,7 @@ impl<'a> PacketTarget<'a> {
         decoder: &mut StreamDecoder<'_>,
         keep: impl Fn(&EventHeader<'_>) -> bool,
     ) -> Result<(), ExportError> {
-        // Its header was just read, so that it is at hand.
+        // The window still holds the header, which was just read.
         let Some(empty) = PacketRewriter::new(trace, decoder, source.window()) else {
             return self.report_damage(name, "a packet that does not say its size cannot be cut");
         };
@@ -216,7 +216,7 @@ impl<'a> PacketTarget<'a> {
         self.finish_cut_packet(&mut cut)
     }
 
-    /// Ends the packet that is written, if one is.
+    /// Ends the output packet, if there is one.
     fn finish_cut_packet(&mut self, cut: &mut PacketCut<'_>) -> Result<(), ExportError> {
         let Some(CutOutput { rewriter, at: Some(at), times }) = cut.written.take() else {
             return Ok(());
@@ -234,44 +234,44 @@ impl<'a> PacketTarget<'a> {
 
 /// A packet in a file.
 pub(super) struct PacketPlace {
-    /// Its start, in bytes.
+    /// Start of the packet in the file, in bytes.
     pub(super) at: u64,
-    /// Number of its bytes that are there.
+    /// Number of the packet's bytes that exist.
     pub(super) bytes: u64,
-    /// Its header.
+    /// Header of the packet.
     pub(super) packet: Packet,
-    /// True if all of its bytes are there.
+    /// True if all of the packet's bytes exist.
     pub(super) is_complete: bool,
-    /// An error in the times of its header.
+    /// An error in the times of the packet's header.
     pub(super) ends_first: Option<Damage>,
 }
 
-/// A packet while it is cut.
+/// The state of cutting one packet.
 struct PacketCut<'t> {
-    /// A packet with its header and no events.
+    /// Rewriter with the packet's header and no events.
     empty: PacketRewriter<'t>,
     written: Option<CutOutput<'t>>,
-    /// The clock at the latest event that was kept.
+    /// Clock at the latest kept event.
     clock: u64,
-    /// True if events were left out since.
+    /// True if events were left out since the latest kept event.
     is_skipping: bool,
 }
 
-/// A packet that is written.
+/// An output packet.
 struct CutOutput<'t> {
     rewriter: PacketRewriter<'t>,
-    /// Its start in the file, as soon as a part of it is there.
+    /// Start of the packet in the file, once a part of it is written.
     at: Option<u64>,
     times: NewPacket,
 }
 
-/// The result of a step in a packet.
+/// The result of one step of cutting.
 enum CutStep {
-    /// An event, kept or left out.
+    /// An event was kept or left out.
     Event,
-    /// An event that cannot be in one packet with the one that was kept before it.
+    /// The event cannot be in one packet with the preceding kept event.
     TooFar,
-    /// The packet's end.
+    /// The packet has ended.
     End,
 }
 
@@ -305,7 +305,8 @@ impl<'t> PacketCut<'t> {
         Ok(step.unwrap_or(CutStep::End))
     }
 
-    /// The output ends with the last event that was kept, unless another comes.
+    /// Notes that an event is left out. The output packet ends with the latest kept event, unless
+    /// another one follows.
     fn leave_out(&mut self) {
         self.is_skipping = true;
         if let Some(written) = &mut self.written {
@@ -313,16 +314,16 @@ impl<'t> PacketCut<'t> {
         }
     }
 
-    /// Returns true if an event's header does not have enough bits of its time for readers to know
-    /// it after the latest event that was kept.
+    /// Returns true if the event's header has too few bits of the time for readers to extend it
+    /// from the latest kept event.
     fn is_too_far(&self, clock: u64) -> bool {
         let distance = clock.wrapping_sub(self.clock);
         let is_beyond = self.empty.reach_cycles().is_some_and(|reach| distance >= reach);
         self.is_skipping && self.written.is_some() && is_beyond
     }
 
-    /// The packet for an event at `clock`: if it is the first and not the first that there was,
-    /// the packet begins with it.
+    /// Returns the output packet for an event at `clock`. If events before the first kept one were
+    /// left out, the packet begins with that event.
     fn take(&mut self, clock: u64) -> &mut PacketRewriter<'t> {
         let is_skipping = std::mem::take(&mut self.is_skipping);
         self.clock = clock;
@@ -338,12 +339,12 @@ impl<'t> PacketCut<'t> {
         &mut written.rewriter
     }
 
-    /// Hands what is finished to `file`.
+    /// Writes finished bytes to `file`.
     fn drain(&mut self, file: &mut PacketFile) -> Result<(), ExportError> {
         let Some(CutOutput { rewriter, at, .. }) = &mut self.written else { return Ok(()) };
         if at.is_none() {
             *at = Some(file.length());
-            // Room for the head, which is known in the end.
+            // Space for the header, which is complete only at the end.
             file.append(|out| out.resize(out.len() + rewriter.head_bytes(), 0))?;
         }
         if rewriter.waiting_bytes() >= WAITING_BYTES {
@@ -360,7 +361,7 @@ mod tests {
     #[test]
     fn numbers_have_the_gaps_that_there_were() {
         let mut numbers = PacketNumbers::default();
-        // Written or not, of packets with a gap of two after the second.
+        // Packets read, written or left out; the input has a gap of two after the second.
         let steps = [(5, true), (6, false), (9, true), (10, true), (11, false), (12, true)];
         let mut written = Vec::new();
         for (sequence, is_written) in steps {
@@ -370,7 +371,7 @@ mod tests {
             }
         }
         assert_eq!(written, [5, 8, 9, 10]);
-        // A packet that becomes two.
+        // One packet becomes two.
         numbers.read(Some(13));
         assert_eq!([numbers.next(), numbers.next()], [Some(11), Some(12)]);
         assert_eq!(PacketNumbers::default().next(), None);

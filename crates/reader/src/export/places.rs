@@ -1,21 +1,21 @@
-//! The folders and names of traces in the folder that is written.
+//! The folders and file names of traces in the output folder.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::input::Input;
 
-/// The name of a trace in a folder without a name: that of `/`.
+/// Name for a trace in a folder without a name, i.e. `/`.
 const ROOT_TRACE_NAME: &str = "trace";
 
 /// The place where a trace was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// Its folder.
+    /// Folder of the trace.
     pub(super) path: PathBuf,
-    /// The folder that was searched.
+    /// Folder that was searched.
     root: PathBuf,
-    /// Its folder, below the one that was searched.
+    /// Path of the trace's folder relative to the searched folder.
     below: PathBuf,
 }
 
@@ -27,8 +27,8 @@ impl Origin {
     }
 }
 
-/// Returns the place of each trace: its path below the folder that was searched, and if several
-/// were, below that one's name.
+/// Returns the output path of each trace: its path relative to the searched folder. If several
+/// folders were searched, the path begins with that folder's name.
 pub(super) fn output_paths(origins: &[Origin]) -> Vec<PathBuf> {
     let mut names = UniqueNames::default();
     let mut roots: Vec<(&Path, String)> = Vec::new();
@@ -45,7 +45,7 @@ pub(super) fn output_paths(origins: &[Origin]) -> Vec<PathBuf> {
     origins.iter().map(place).collect()
 }
 
-/// Each folder once, however often it was named or found.
+/// Keeps each folder once, however often it was named or found.
 pub(super) fn remove_duplicate_folders<B>(
     inputs: Vec<(Input<B>, PathBuf)>,
 ) -> Vec<(Input<B>, PathBuf)> {
@@ -53,14 +53,14 @@ pub(super) fn remove_duplicate_folders<B>(
     inputs.into_iter().filter(|(_, path)| seen.insert(path.clone())).collect()
 }
 
-/// Names that are given once each: what comes later under the same gets a number.
+/// Unique names: a repeated name gets a number.
 #[derive(Default)]
 pub(super) struct UniqueNames {
     given: HashSet<String>,
 }
 
 impl UniqueNames {
-    /// `wanted`, or if that is taken, the same with a number behind it.
+    /// Returns `wanted`, or, if it is taken, `wanted` with a number appended.
     pub(super) fn claim(&mut self, wanted: &str) -> String {
         let mut name = wanted.to_owned();
         let mut number = 2;
@@ -71,7 +71,7 @@ impl UniqueNames {
         name
     }
 
-    /// A name for a file that is like the one at `path`.
+    /// Returns a unique file name, based on the name of the file at `path`.
     pub(super) fn claim_like(&mut self, path: &str) -> String {
         let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
         self.claim(if name.is_empty() { "stream" } else { &name })

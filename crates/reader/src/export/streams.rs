@@ -1,4 +1,4 @@
-//! Streams written, each by one thread: its packets copied, cut, or left out.
+//! Export of streams, one thread each: their packets are copied, cut, or left out.
 
 use std::io::Write;
 use std::num::NonZero;
@@ -16,14 +16,14 @@ use crate::select::Selection;
 use crate::stream::Stream;
 use crate::{WINDOW_BYTES, workers};
 
-/// A stream, and the file that it goes to.
+/// A stream and its output file.
 pub(super) struct StreamWork<'t, B> {
     pub(super) stream: Stream<'t, B>,
     pub(super) to: PathBuf,
 }
 
-/// Writes the selected parts of all `works`, by `jobs` threads; what was done, without the number
-/// of traces. Damage is reported to `messages`, as it is found.
+/// Writes the selected parts of all `works`, by `jobs` threads; returns the counts, except the
+/// number of traces. Damage is reported to `messages` as it is found.
 pub(super) fn write_streams<B: ByteSource + Sync>(
     works: &[StreamWork<'_, B>],
     selection: &Selection<'_>,
@@ -58,7 +58,7 @@ fn write_stream<'t, B: ByteSource>(
     mut target: PacketTarget<'_>,
 ) -> Result<ExportSummary, ExportError> {
     let is_every_name = selection.wants_all_names(&stream.trace.trace);
-    // Packets that are left out within a stream must not look like lost ones.
+    // Packets left out within a stream must not look like lost packets.
     target.numbers = (!is_every_name).then(PacketNumbers::default);
     let is_all = selection.range.is_everything() && is_every_name;
     let mut planner = Planner::new(stream);
@@ -93,17 +93,17 @@ fn write_stream<'t, B: ByteSource>(
     Ok(target.done)
 }
 
-/// The work on a packet.
+/// The work on one packet.
 struct PacketWork<'w, 't, B> {
     stream: &'w Stream<'t, B>,
     file: &'w DataFile<B>,
     selection: &'w Selection<'w>,
-    /// True if the time alone decides what is kept.
+    /// True if the time alone decides which events are kept.
     is_every_name: bool,
 }
 
 impl<B: ByteSource> PacketWork<'_, '_, B> {
-    /// Writes the packet that was just begun, or what is kept of it.
+    /// Writes the packet just begun, or its selected events.
     fn write(
         &self,
         target: &mut PacketTarget<'_>,
@@ -121,7 +121,7 @@ impl<B: ByteSource> PacketWork<'_, '_, B> {
             if target.check_events(&file.name, source, decoder, is_in)? {
                 return target.copy_packet(file, place);
             }
-            // Its times are not as it says: it is cut, from its beginning.
+            // The packet's events exceed the times in its header: it is cut, from its beginning.
             if !target.restart_packet(&file.name, source, decoder)? {
                 return Ok(());
             }

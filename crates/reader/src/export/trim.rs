@@ -1,8 +1,8 @@
-//! Traces cut to a range of time, or to some of their events.
+//! Export of traces cut to a range of time, or to some of their events.
 //!
-//! Packets within the range go over as they are; those that its ends cut, and all packets where
-//! only some events are wanted, are rewritten. Counts of what the tracer lost stay what they were:
-//! they are totals, so that those of packets that are left out are still in those that follow.
+//! Packets within the range are copied. Packets at the ends of the range are rewritten; all packets
+//! are if only some events are selected. Counts of lost events remain unchanged: they are totals,
+//! so the losses of omitted packets are included in later packets.
 
 use std::io::Write;
 use std::num::NonZero;
@@ -19,15 +19,14 @@ use crate::input::{Input, NamedTrace};
 use crate::select::Selection;
 use crate::stream::collect_trace_streams;
 
-/// Writes the selected events of `inputs` to the folder of `export`, by `jobs`
-/// threads; with each input is the folder that it was found in, and it keeps its place below the
-/// one that was searched. A folder that is there twice is read once. Damage is reported to
-/// `messages`, as it is found.
+/// Writes the selected events of `inputs` to the folder of `export`, by `jobs` threads. Each input
+/// is paired with its folder, and keeps its path relative to the searched folder. Duplicate folders
+/// are read once. Damage is reported to `messages` as it is found.
 ///
 /// # Errors
 ///
-/// If the folder is not empty, something cannot be written, nothing was kept, or the writing was
-/// stopped; then nothing is left of it.
+/// Returns an error if the folder is not empty, a write fails, no event was kept, or the export was
+/// stopped. Then no output remains.
 pub fn trim_traces<B: ByteSource + Sync>(
     inputs: Vec<(Input<B>, PathBuf)>,
     selection: &Selection<'_>,
@@ -50,7 +49,7 @@ pub fn trim_traces<B: ByteSource + Sync>(
         names.claim(METADATA);
         for file in files {
             let to = to.join(names.claim_like(&file.name));
-            // Each file stays one, also where several are one stream.
+            // Each file remains one file, even if several files are one stream.
             let streams =
                 collect_trace_streams(trace, std::slice::from_ref(file), &[], selection.range);
             works.extend(streams.into_iter().map(|stream| StreamWork { stream, to: to.clone() }));

@@ -1,16 +1,16 @@
-//! The members of a class of events, as filters name them.
+//! The members of an event class, under the names that filters use.
 
 use trackway_ctf::read::{EventClass, Meaning, StreamClass, Struct, Type};
 use trackway_filter::layout::{Float, Integer, Layout, Member, Type as Kind};
 use trackway_schema::{Label, Scalar};
 
-/// Depth to which structures are described: metadata may nest types at will.
+/// Maximum depth at which structures are described: metadata may nest types at will.
 const DEPTH_MAX: usize = 16;
-/// Most names of values that stand for something: each field has its own copy.
+/// Maximum number of named values of a field; each field has its own copy of the names.
 const NAMES_MAX: usize = 1024;
 
-/// The layout of a class of events: its fields; as contexts, its own and those of all events of
-/// its stream.
+/// Returns the layout of an event class: its payload fields, and the contexts of the event class
+/// and of its stream.
 pub(super) fn layout_of_class(stream: &StreamClass, event: &EventClass) -> Layout {
     let of_stream = match stream.event_context() {
         Some(Type::Struct(context)) => Some(context),
@@ -64,7 +64,7 @@ fn layout_type(of: &Type, depth: usize) -> Kind {
             });
             Kind::Integer(layout_integer(labels.integer(), named.collect()))
         }
-        // What is read is an f64, whatever was recorded: the width is that of elements.
+        // Values are read as f64; this width is the one of array elements.
         Type::Float(float) if float.bits() == 32 => Kind::Float(Float::F32),
         Type::Float(_) => Kind::Float(Float::F64),
         Type::Text | Type::WideText(_) => Kind::String,
@@ -85,7 +85,7 @@ fn layout_integer(of: &trackway_ctf::read::Integer, labels: Vec<Label>) -> Integ
     Integer { is_signed: of.is_signed(), bits: of.bits(), scalar: scalar_of_integer(of), labels }
 }
 
-/// Returns the scalar of a traced program's record, if it is as wide as anything there.
+/// Returns the scalar type of an integer, if a traced program's records have one of this width.
 fn scalar_of_integer(of: &trackway_ctf::read::Integer) -> Option<Scalar> {
     Some(match (of.is_signed(), of.bits()) {
         (true, 8) => Scalar::I8,

@@ -1,4 +1,4 @@
-//! The values that a filter needs, taken while an event is decoded.
+//! The values that a filter needs, gathered while an event is decoded.
 
 use trackway_ctf::read::{Enumeration, EventSink, Integer, Member, Scope, Sink};
 use trackway_ctf::write::application_member;
@@ -6,14 +6,14 @@ use trackway_filter::evaluate::Values;
 use trackway_filter::types::{MemberPath, Root, Step};
 use trackway_jit::Kind;
 
-/// The places of a filter's needs in an event: a tree of names and elements.
+/// The places of a filter's needed values in an event, as a tree of names and elements.
 #[derive(Debug)]
 pub(crate) struct Plan {
     places: Vec<GatherNode>,
     needs: usize,
 }
 
-/// A place in an event that is a need's, or on the way to one.
+/// A place in an event that is a needed value or contains one.
 #[derive(Debug, Default)]
 struct GatherNode {
     members: Vec<(String, usize)>,
@@ -21,12 +21,12 @@ struct GatherNode {
     need: Option<usize>,
 }
 
-/// Index of the payload in [`Plan::places`]; the contexts follow.
+/// Index of the payload in [`Plan::places`]; the contexts have the next index.
 const FIELDS: usize = 0;
 const CONTEXTS: usize = 1;
 
 impl Plan {
-    /// The plan for these needs, each at another place.
+    /// Creates a plan for `needs`, whose places must all differ.
     pub(crate) fn new<'n>(needs: impl ExactSizeIterator<Item = &'n MemberPath>) -> Self {
         let mut plan =
             Self { places: vec![GatherNode::default(), GatherNode::default()], needs: needs.len() };
@@ -81,7 +81,7 @@ impl Plan {
     }
 }
 
-/// A need's value.
+/// The gathered value of a need.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Found {
     Nothing,
@@ -96,21 +96,21 @@ enum Found {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Gather {
     found: Vec<Found>,
-    /// The kind of each need, where a record decides: of a variant.
+    /// Kind of each need, if it depends on the record: that of a variant's value.
     kinds: Vec<Option<Kind>>,
     bytes: Vec<u8>,
     numbers: Vec<u64>,
-    /// The places of what is open: structures and arrays.
+    /// Places of the open structures and arrays.
     open: Vec<Option<usize>>,
 }
 
 impl Gather {
-    /// Returns the kind of a need's value in this record; `None`: there is none.
+    /// Returns the kind of a need's value in this record; `None` if it has no value.
     pub(crate) fn kind(&self, need: usize) -> Option<Kind> {
         self.kinds.get(need).copied().flatten()
     }
 
-    /// About what it takes, in bytes.
+    /// Returns the approximate memory size in bytes.
     pub(crate) const fn size(&self) -> usize {
         size_of::<Self>()
             + self.found.len() * (size_of::<Found>() + size_of::<Option<Kind>>())
@@ -118,7 +118,7 @@ impl Gather {
             + self.numbers.len() * size_of::<u64>()
     }
 
-    /// Puts another text in the place of `old`, wherever that stands.
+    /// Replaces all texts that are equal to `old` by `new`.
     pub(crate) fn replace(&mut self, old: &[u8], new: &[u8]) {
         let begin = self.bytes.len();
         self.bytes.extend_from_slice(new);
@@ -131,7 +131,7 @@ impl Gather {
         }
     }
 
-    /// Begins with an event.
+    /// Begins gathering the values of an event.
     pub(crate) fn begin<'g>(&'g mut self, plan: &'g Plan) -> Gathering<'g> {
         self.found.clear();
         self.found.resize(plan.needs, Found::Nothing);
@@ -144,11 +144,11 @@ impl Gather {
     }
 }
 
-/// The same while the event is decoded.
+/// A sink that gathers an event's values while the event is decoded.
 pub(crate) struct Gathering<'g> {
     plan: &'g Plan,
     gather: &'g mut Gather,
-    /// The place of the next value, if it is one of the plan's.
+    /// Place of the next value, if the plan contains it.
     at: Option<usize>,
 }
 
@@ -175,7 +175,7 @@ impl Gathering<'_> {
         self.put(Found::Number(value), kind);
     }
 
-    /// The need that the innermost open array is.
+    /// Returns the need whose value is the innermost open array.
     fn open_elements(&self) -> Option<usize> {
         let need = self.plan.places.get((*self.gather.open.last()?)?)?.need?;
         matches!(self.gather.found[need], Found::Elements(..)).then_some(need)

@@ -1,17 +1,16 @@
-//! Filters on events that are read: expressions over fields and contexts, as `trackway record` has
-//! them, evaluated where events are decoded.
+//! Filters on events of a trace: expressions over fields and contexts, as in `trackway record`,
+//! evaluated while events are decoded.
 //!
 //! ```text
-//! class    what a class of events has, as filters name it
-//! gather   the values that a filter needs, taken while an event is decoded
-//! object   filters in C, which are bytecode
+//! class    members of an event class, under the names that filters use
+//! gather   values that a filter needs, gathered while an event is decoded
+//! object   filters in C, as bytecode
 //! ```
 //!
-//! An event that lacks a value of a filter does not pass it, as when it is recorded. Streams
-//! are decoded beside each other, on as many threads as there are; but what a filter remembers from
-//! one event to the next (`count()`, `changed()`, `rate()`) depends on their order. So of such
-//! filters the values alone are gathered there, and go with the event's line to the merge, which
-//! decides.
+//! Like in recording, an event that lacks a value of a filter does not pass it. Many threads decode
+//! the streams in parallel, but a filter with state (`count()`, `changed()`, `rate()`) depends on
+//! the order of events. For such filters, the threads only gather the values and pass them with the
+//! event's line to the merge, which decides.
 
 mod class;
 mod gather;
@@ -33,18 +32,18 @@ use object::VerifiedObject;
 
 pub(crate) use gather::Gather;
 
-/// Filters, all of which must take an event.
+/// Filters, all of which must accept an event.
 #[derive(Debug, Clone)]
 pub struct Filters {
     all: Vec<FilterSource>,
-    /// The test whether a pattern, the first, matches a name.
+    /// Returns true if a pattern, the first argument, matches a name.
     matches: fn(&str, &str) -> bool,
 }
 
-/// A filter as it was written.
+/// A filter in its source form.
 #[derive(Debug, Clone)]
 struct FilterSource {
-    /// Names of the events that it is about; `None`: all.
+    /// Pattern of the names of events that the filter applies to; `None` for all.
     pattern: Option<String>,
     what: Condition,
 }
@@ -56,7 +55,7 @@ enum Condition {
     Object(VerifiedObject),
 }
 
-/// An error of a filter, in lines for people.
+/// An error of a filter, as lines of text for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterError(String);
 
@@ -68,18 +67,18 @@ impl std::fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
-/// Returns the members of a trace's events, as filters name them.
+/// Returns the layouts of a trace's event classes, under the names that filters use.
 pub fn event_layouts(trace: &Trace) -> impl Iterator<Item = Layout> {
     event_classes(trace).map(|(stream, event)| class::layout_of_class(stream, event))
 }
 
 impl Filters {
-    /// Filters as they were typed: `EXPR` for all events, `PATTERN: EXPR` for those whose name
-    /// `matches` the pattern.
+    /// Parses filters from options: `EXPR` applies to all events, `PATTERN: EXPR` to events whose
+    /// name `matches` the pattern.
     ///
     /// # Errors
     ///
-    /// If one is no expression.
+    /// Returns an error if an expression is invalid.
     pub fn new<'t>(
         texts: impl IntoIterator<Item = &'t str>,
         matches: fn(&str, &str) -> bool,
@@ -93,11 +92,11 @@ impl Filters {
         Ok(Self { all: texts.into_iter().map(filter).collect::<Result<_, _>>()?, matches })
     }
 
-    /// One more, in C: the bytes of its object, for events whose name matches `pattern`.
+    /// Adds a filter in C: the bytes of its object, for events whose name matches `pattern`.
     ///
     /// # Errors
     ///
-    /// If they are no object, or what is in it is refused.
+    /// Returns an error if the bytes are no valid object, or one of its programs is refused.
     pub fn add_object(
         &mut self,
         pattern: Option<&str>,
@@ -108,13 +107,13 @@ impl Filters {
         Ok(())
     }
 
-    /// Returns true if there is none.
+    /// Returns true if there are no filters.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The filters that are about no class of events in traces, though there are classes: mostly
-    /// a name is misspelt then.
+    /// Returns the filters that apply to no event class, although the traces have event classes. In
+    /// most cases a name is misspelt.
     pub fn unmatched_filters<'t>(
         &self,
         traces: impl Iterator<Item = &'t Trace> + Clone,
@@ -133,12 +132,12 @@ impl Filters {
         others.filter_map(nothing).collect()
     }
 
-    /// Checks the filters against what there is in traces, to which more may come if they are
-    /// `growing`; what may not be meant, for people.
+    /// Checks the filters against the event classes of traces, which may get more classes if they
+    /// are `growing`. Returns hints about probable mistakes, for people.
     ///
     /// # Errors
     ///
-    /// If a filter cannot be meant for any class of events that it is about, though there are such.
+    /// Returns an error if a filter applies to event classes, but fits none of them.
     pub fn check<'t>(
         &self,
         traces: impl Iterator<Item = &'t Trace> + Clone,
@@ -159,7 +158,7 @@ impl Filters {
         Ok(hints)
     }
 
-    /// Returns the filters of events of this class; `None`: none of them is taken.
+    /// Returns the filters for events of this class; `None` if a filter accepts none of them.
     pub(crate) fn of_class(
         &self,
         stream: &StreamClass,
@@ -189,7 +188,8 @@ impl FilterSource {
         is_about
     }
 
-    /// Returns the filter for events with this layout, if they have what it needs.
+    /// Returns the filter for events with this layout, if the layout has all values that the filter
+    /// needs.
     fn of_class(&self, layout: &Layout) -> Option<ClassCondition> {
         Some(match &self.what {
             Condition::Expression(expression) => {
@@ -198,7 +198,7 @@ impl FilterSource {
                 let mut filters: Vec<Filter> = layouts.iter().filter_map(check).collect();
                 let first = filters.first()?;
                 let plan = Plan::new(first.needs.iter().map(|need| &need.place));
-                // What it is asked of is the same, whatever it is taken for.
+                // The needed places are the same, whatever types the contexts are assumed to have.
                 let places = |of: &Filter| -> Vec<_> {
                     of.needs.iter().map(|need| need.place.clone()).collect()
                 };
@@ -210,7 +210,7 @@ impl FilterSource {
         })
     }
 
-    /// The option that it was given with.
+    /// Returns the option that defined the filter.
     fn option(&self) -> &'static str {
         match &self.what {
             Condition::Expression(_) => "--filter",
@@ -261,42 +261,43 @@ impl FilterSource {
 struct UnmetFilter {
     option: &'static str,
     why: String,
-    /// True if others may have it, as far as can be seen.
+    /// True if an event class that may still appear could have them.
     may_come: bool,
 }
 
 impl std::fmt::Display for UnmetFilter {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Marks stand below what they mark: on lines of their own.
+        // Position marks need a line of their own, below the marked text.
         let between = if self.why.contains('\n') { '\n' } else { ' ' };
         write!(formatter, "{}:{between}{}", self.option, self.why)
     }
 }
 
-/// A filter whose pattern is for no class of events.
+/// A filter whose pattern matches no event class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnmatchedFilter {
-    /// The pattern.
+    /// Pattern of the filter.
     pub pattern: String,
-    /// The option that it was given with.
+    /// Option that defined the filter.
     pub option: &'static str,
 }
 
-/// The classes of events of a trace.
+/// Returns the event classes of a trace.
 fn event_classes(trace: &Trace) -> impl Iterator<Item = (&StreamClass, &EventClass)> + Clone {
     let streams = trace.streams().iter();
     streams.flat_map(|stream| stream.events().iter().map(move |event| (stream, event)))
 }
 
-/// A layout, once for each combination of types that the contexts of applications which an
-/// expression names may have in a record: what they are stands in each.
+/// Returns the layout once for each combination of types that the expression's application contexts
+/// may have in a record.
 fn layouts_with_applications(expression: &str, layout: Layout) -> Vec<Layout> {
     let members: Vec<String> = layout.contexts.iter().map(|one| one.name.clone()).collect();
     let is_there = |name: &str| members.contains(&application_member(name));
     add_existing_application_contexts(expression, vec![layout], is_there)
 }
 
-/// The filter for what contexts of applications are in this record; `None`: one of them is not set.
+/// Returns the filter for the types of this record's application contexts; `None` if one is not
+/// set.
 fn filter_of_record<'f>(filters: &'f [Filter], values: &Gather) -> Option<&'f Filter> {
     filters.iter().find(|filter| {
         let needs = filter.needs.iter().enumerate();
@@ -305,16 +306,16 @@ fn filter_of_record<'f>(filters: &'f [Filter], values: &Gather) -> Option<&'f Fi
     })
 }
 
-/// A filter, checked against a class of events.
+/// A filter that was checked against an event class.
 struct ClassFilter {
-    /// Its place among [`Filters`].
+    /// Index of the filter in [`Filters`].
     number: usize,
     of: ClassCondition,
 }
 
 /// A filter for a class of events.
 enum ClassCondition {
-    /// Expressions that differ in what they take contexts of applications for; there is one.
+    /// Expressions that differ in their assumed types of application contexts; at least one.
     Expression(Plan, Vec<Filter>),
     Object(object::ObjectClassFilter),
 }
@@ -362,22 +363,22 @@ impl ClassFilter {
     }
 }
 
-/// The filters that decide about one class of events.
+/// The filters that decide about events of one class.
 pub(crate) struct ClassFilters {
     filters: Vec<ClassFilter>,
 }
 
 impl ClassFilters {
-    /// Returns true if one of them keeps state from one event to the next.
+    /// Returns true if a filter keeps state between events.
     pub(crate) fn is_stateful(&self) -> bool {
         self.filters.iter().any(|one| one.cells() > 0)
     }
 
-    /// Returns true if all of them take an event. They keep no state.
+    /// Returns true if all filters accept an event. They must be without state.
     ///
     /// # Errors
     ///
-    /// If its bytes are damaged.
+    /// Returns an error if the event's bytes are damaged.
     pub(crate) fn accepts(
         &self,
         body: &mut EventBody<'_, '_, '_>,
@@ -393,11 +394,12 @@ impl ClassFilters {
         Ok(true)
     }
 
-    /// Gathers the values that the filters need from an event, to be judged in the order of time.
+    /// Gathers the values that the filters need from an event, for a later decision in the order of
+    /// time.
     ///
     /// # Errors
     ///
-    /// If its bytes are damaged.
+    /// Returns an error if the event's bytes are damaged.
     pub(crate) fn gather(
         &self,
         body: &mut EventBody<'_, '_, '_>,
@@ -411,35 +413,35 @@ impl ClassFilters {
     }
 }
 
-/// An event about which filters decide that remember something.
+/// The values of an event on which filters with state must decide.
 #[derive(Debug)]
 pub(crate) struct GatheredEvent {
     moment: FilterRuntime,
-    /// The values that each of the class's filters needs.
+    /// Values for each filter of the event's class.
     values: Vec<Gather>,
 }
 
 impl GatheredEvent {
-    /// Puts another text in the place of `old`.
+    /// Replaces all texts that are equal to `old` by `new`.
     pub(crate) fn replace(&mut self, old: &[u8], new: &[u8]) {
         self.values.iter_mut().for_each(|values| values.replace(old, new));
     }
 
-    /// About what it takes, in bytes.
+    /// Returns the approximate memory size in bytes.
     pub(crate) fn size(&self) -> usize {
         size_of::<Self>() + self.values.iter().map(Gather::size).sum::<usize>()
     }
 }
 
-/// The state of filters, over all streams: used in the order of time.
+/// The state of filters over all streams; events must come in the order of time.
 #[derive(Debug, Default)]
 pub(crate) struct StatefulFilters {
-    /// By the filter's place among [`Filters`].
+    /// States by the filter's index in [`Filters`].
     memories: Vec<FilterState>,
 }
 
 impl StatefulFilters {
-    /// Returns true if all filters of its class take an event.
+    /// Returns true if all filters of the event's class accept it.
     pub(crate) fn accepts(&mut self, filters: &ClassFilters, question: &GatheredEvent) -> bool {
         let mut moment = question.moment;
         filters.filters.iter().zip(&question.values).all(|(one, values)| {
@@ -451,7 +453,7 @@ impl StatefulFilters {
     }
 }
 
-/// The environment of a filter. Its random numbers are the same each time that the trace is read.
+/// The environment of a filter. Its random numbers are the same in each reading of a trace.
 #[derive(Debug, Clone, Copy)]
 struct FilterRuntime {
     time_ns: u64,
@@ -472,7 +474,8 @@ impl Runtime for FilterRuntime {
         self.time_ns
     }
 
-    /// Steele, Lea, Flood: Fast splittable pseudorandom number generators (2014): SplitMix64.
+    /// Returns the next number of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom
+    /// number generators, 2014).
     fn random(&mut self) -> u64 {
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.seed;

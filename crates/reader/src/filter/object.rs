@@ -1,5 +1,5 @@
-//! Filters in C on events that are read: bytecode, interpreted as traced programs would, on a frame
-//! that is filled from what was decoded.
+//! Filters in C on events of a trace: their bytecode is interpreted, as in traced programs, on a
+//! frame that is filled with decoded values.
 
 use std::cell::Cell as ThreadCell;
 
@@ -18,23 +18,23 @@ use trackway_schema::Scalar;
 use super::gather::{Gather, Plan};
 use super::{FilterError, FilterRuntime};
 
-/// Words count from the beginning of the bytes in 31 bits.
+/// Size limit of a frame's bytes: words hold offsets in 31 bits.
 const BYTES_MAX: usize = i32::MAX as usize;
 
-/// An object, verified. Its bytes are never freed: what was verified refers to them, and goes to
-/// all threads that decode.
+/// A verified object. Its bytes are never freed, because the verified programs refer to them and
+/// are shared by all decoding threads.
 #[derive(Debug, Clone)]
 pub(super) struct VerifiedObject {
     alternatives: Vec<VerifiedAlternative>,
     cells: usize,
 }
 
-/// An alternative of an object.
+/// A verified alternative of an object.
 #[derive(Debug, Clone)]
 struct VerifiedAlternative {
     alternative: Alternative<'static>,
     programs: Vec<Verified<'static>>,
-    /// The place and the kind of each need.
+    /// Place and kind of each needed value.
     needs: Vec<(MemberPath, Kind)>,
 }
 
@@ -43,7 +43,7 @@ impl VerifiedObject {
     ///
     /// # Errors
     ///
-    /// If they are no object, or one of its programs is refused.
+    /// Returns an error if the bytes are no object, or one of its programs is refused.
     pub(super) fn new(bytes: &'static [u8]) -> Result<Self, FilterError> {
         let object = Object::decode(bytes).map_err(|error| FilterError(error.to_string()))?;
         let alternatives =
@@ -51,8 +51,9 @@ impl VerifiedObject {
         Ok(Self { alternatives, cells: object.cells() })
     }
 
-    /// Returns the filter of a class: the first alternative whose needs it has. Contexts of
-    /// applications depend on the record: an alternative that needs some may be skipped.
+    /// Returns the filter of a class: the first alternative whose needs the class meets.
+    /// Application contexts depend on the record, so an alternative that needs some is followed by
+    /// others.
     pub(super) fn of_class(&self, layout: &Layout) -> Option<ObjectClassFilter> {
         let mut places: Vec<MemberPath> = Vec::new();
         let mut alternatives = Vec::new();
@@ -72,7 +73,7 @@ impl VerifiedObject {
         })
     }
 
-    /// Returns the needs of one of the alternatives, for people.
+    /// Returns the needs of all alternatives, as text for people.
     pub(super) fn needs(&self) -> String {
         let of = |alternative: &VerifiedAlternative| {
             let mut needs: Vec<String> = Vec::new();
@@ -104,7 +105,8 @@ impl VerifiedAlternative {
         Ok(Self { alternative, programs, needs })
     }
 
-    /// For events of a class, if it has what is needed; where that is joins `places`.
+    /// Returns the alternative for events of a class, if the class has all needed values; adds
+    /// their places to `places`.
     fn of_class(&self, layout: &Layout, places: &mut Vec<MemberPath>) -> Option<ClassAlternative> {
         let is_there = |name: &str| {
             let member = application_member(name);
@@ -133,19 +135,19 @@ impl VerifiedAlternative {
     }
 }
 
-/// The source of a slot.
+/// The source of a slot's value.
 #[derive(Debug, Clone, Copy)]
 enum SlotSource {
     Number,
     String,
-    /// One of a list, which may be shorter.
+    /// Text of an array element; the array may be shorter.
     TextElement,
-    /// Elements, each as wide as this.
+    /// Array elements of this scalar type.
     Elements(Scalar),
 }
 
 impl SlotSource {
-    /// From a context of an application that is of this kind.
+    /// Returns the source for an application context of this kind.
     fn of_application(kind: Kind) -> Option<Self> {
         match kind {
             Kind::Signed | Kind::Unsigned | Kind::Float => Some(Self::Number),
@@ -154,7 +156,7 @@ impl SlotSource {
         }
     }
 
-    /// The same of what is there in an event.
+    /// Returns the source for a value at `place`.
     fn at(self, place: &MemberPath) -> Self {
         match (self, place.steps.last()) {
             (Self::String, Some(Step::Element(_))) => Self::TextElement,
@@ -162,7 +164,7 @@ impl SlotSource {
         }
     }
 
-    /// From something of this type, taken for that kind.
+    /// Returns the source for a value of type `of`, if the type has this kind.
     fn of(of: &Type, kind: Kind) -> Option<Self> {
         let (take, is) = match of {
             Type::Integer(integer) if integer.is_signed => (Self::Number, Kind::Signed),
@@ -184,26 +186,26 @@ impl SlotSource {
     }
 }
 
-/// The filter of one class.
+/// The filter object for one event class.
 pub(super) struct ObjectClassFilter {
     pub(super) plan: Plan,
-    /// The first that a record has all for decides about it.
+    /// Alternatives; the first whose needs a record meets decides.
     alternatives: Vec<ClassAlternative>,
     pub(super) cells: usize,
 }
 
-/// An alternative for events of one class.
+/// An alternative of the object for one event class.
 struct ClassAlternative {
-    /// For each slot which of the plan's needs it is, and how that is put there.
+    /// For each slot, index of its need in the plan, and source of its value.
     slots: Vec<(usize, SlotSource)>,
-    /// The application contexts that must be of a kind in a record.
+    /// Application contexts, each with the kind that it must have in a record.
     applications: Vec<(usize, Kind)>,
     programs: Vec<Verified<'static>>,
     constants: &'static [u8],
 }
 
 thread_local! {
-    /// The environment that helpers use, while a program runs on this thread.
+    /// Environment for the helpers of the program that runs on this thread.
     static CURRENT_RUNTIME: ThreadCell<FilterRuntime> =
         const { ThreadCell::new(FilterRuntime { time_ns: 0, seed: 0 }) };
 }
@@ -220,7 +222,7 @@ extern "C" fn next_random() -> u64 {
 }
 
 impl ObjectClassFilter {
-    /// Returns true if the filter takes an event; `cells` is its state.
+    /// Returns true if the filter accepts an event; `cells` is the filter's state.
     pub(super) fn takes(
         &self,
         values: &Gather,
@@ -252,7 +254,8 @@ impl ClassAlternative {
     }
 }
 
-/// A slot's value; what a word speaks of goes behind `bytes`. `None` if the event lacks it.
+/// Returns a slot's value, and appends the data to which a word refers to `bytes`. Returns `None`
+/// if the event lacks the value.
 fn slot_value(
     (need, take): (usize, SlotSource),
     values: &Gather,

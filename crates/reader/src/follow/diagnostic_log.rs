@@ -1,30 +1,30 @@
-//! Messages that are reported once: each reading of a growing trace finds the same damage again.
+//! Diagnostics of growing traces, reported once: each reading finds the same damage again.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Number of messages that are remembered; older ones may be reported again.
+/// Maximum number of remembered messages; older ones may be reported again.
 const REMEMBERED_MAX: usize = 4096;
 
-/// Time that an error must last before it is reported: the data may be half written.
+/// Time that an error must last before it is reported, because data may be half written.
 pub(crate) const CONFIRMATION_TIME: Duration = Duration::from_secs(2);
 
-/// The diagnostics so far.
+/// The reported and the unconfirmed diagnostics.
 #[derive(Default)]
 pub(crate) struct DiagnosticLog {
     known: HashSet<Vec<u8>>,
     order: VecDeque<Vec<u8>>,
-    /// Doubtful messages of the latest reading, and since when.
+    /// Unconfirmed messages of the latest reading, and the time of their first appearance.
     doubted: HashMap<Vec<u8>, Duration>,
     damage: bool,
 }
 
 impl DiagnosticLog {
-    /// Writes `lines` to `messages`: damage that was not reported before, and all losses.
+    /// Writes `lines` to `messages`: new damage, and all losses.
     pub(crate) fn report(&mut self, lines: &[u8], messages: &mut dyn Write) -> io::Result<()> {
         for line in lines.split_inclusive(|&byte| byte == b'\n') {
-            // Each loss is found once; damage is found by every reading.
+            // Each loss is found once; each reading finds the same damage.
             let is_damage = line.starts_with(b"trackway: ");
             if is_damage && !self.remember(line.to_vec()) {
                 continue;
@@ -35,8 +35,8 @@ impl DiagnosticLog {
         Ok(())
     }
 
-    /// Writes lines that may describe a passing state, found at the instant `now`: each is reported
-    /// once it has been found for [`CONFIRMATION_TIME`].
+    /// Writes lines that may describe a passing state, found at the instant `now`. Each line is
+    /// reported once it has lasted for [`CONFIRMATION_TIME`].
     pub(crate) fn report_if_lasting(
         &mut self,
         lines: &[u8],
@@ -54,7 +54,7 @@ impl DiagnosticLog {
         Ok(())
     }
 
-    /// Returns true if a line is new.
+    /// Records a line; returns true if it is new.
     fn remember(&mut self, line: Vec<u8>) -> bool {
         if self.known.contains(&line) {
             return false;
@@ -68,7 +68,7 @@ impl DiagnosticLog {
         self.known.insert(line)
     }
 
-    /// Returns true if there is something that may have to be reported.
+    /// Returns true if a message waits for confirmation.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.doubted.keys().any(|line| !self.known.contains(line))
     }
@@ -93,7 +93,7 @@ mod tests {
         out.clear();
         log.report_if_lasting(b"trackway: torn\n", at(0), &mut out).expect("memory");
         assert!(log.is_doubtful());
-        // Gone, then back: it was passing.
+        // An error that disappeared in between was passing.
         log.report_if_lasting(b"", at(1000), &mut out).expect("memory");
         assert!(!log.is_doubtful());
         log.report_if_lasting(b"trackway: torn\n", at(1100), &mut out).expect("memory");

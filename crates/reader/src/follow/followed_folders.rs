@@ -1,8 +1,8 @@
-//! The folders that are followed: they stay the same folders wherever they are moved.
+//! The followed folders, which remain the same folders wherever they are moved.
 //!
-//! A recorder that writes where an earlier trace is moves that one aside, and its reader wants its
-//! end, not the next one's beginning. So each folder is kept open, and found by the system's name
-//! of it (`/proc/self/fd`) once another, or none, has its name.
+//! A recorder that writes to the path of an earlier trace moves that trace aside. A reader of the
+//! earlier trace needs its end, not the beginning of the new one. So each folder is kept open, and
+//! is found through `/proc/self/fd` once its path leads elsewhere.
 
 use std::fs::{self, File, Metadata};
 use std::io::Write;
@@ -13,24 +13,24 @@ use std::path::{Path, PathBuf};
 use crate::folder::OpenError;
 use crate::messages::write_message;
 
-/// The folders that are followed.
+/// The open folders of the followed traces.
 pub(super) struct FollowedFolders(Vec<FollowedFolder>);
 
-/// One of them.
+/// A followed folder.
 struct FollowedFolder {
     /// The given path.
     named: PathBuf,
-    /// Its path now.
+    /// Current path.
     at: PathBuf,
     folder: File,
 }
 
 impl FollowedFolders {
-    /// The folders that are now at `paths`.
+    /// Opens the folders that are now at `paths`.
     ///
     /// # Errors
     ///
-    /// If one cannot be opened.
+    /// Returns an error if one cannot be opened.
     pub(super) fn open(paths: &[PathBuf]) -> Result<Self, OpenError> {
         let open = |path: &PathBuf| {
             let folder =
@@ -40,11 +40,11 @@ impl FollowedFolders {
         paths.iter().map(open).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns their present paths; reports to `messages` if one was moved.
+    /// Returns the folders' current paths; reports moved folders to `messages`.
     ///
     /// # Errors
     ///
-    /// If one was removed, or `messages` cannot be written.
+    /// Returns an error if a folder was removed, or `messages` cannot be written.
     pub(super) fn current_paths(
         &mut self,
         messages: &mut dyn Write,
@@ -63,7 +63,7 @@ impl FollowedFolders {
 }
 
 impl FollowedFolder {
-    /// Returns its present path; `None`: it was removed.
+    /// Returns the folder's current path; `None` if it was removed.
     fn find(&self) -> Option<PathBuf> {
         let ours = self.folder.metadata().ok()?;
         let is_there =
@@ -99,7 +99,7 @@ mod tests {
         let mut messages = Vec::new();
         assert_eq!(folders.current_paths(&mut messages).expect("there"), [named.as_path()]);
         fs::rename(&named, &moved).expect("a folder");
-        // Another in its place is another.
+        // A new folder at the same path is a different folder.
         fs::create_dir(&named).expect("a folder");
         for _ in 0..2 {
             assert_eq!(folders.current_paths(&mut messages).expect("there"), [moved.as_path()]);

@@ -1,15 +1,15 @@
-//! The data that has come since the last look, and how much of it may be written.
+//! Detection of new data in growing traces, and of the part that may be written.
 //!
-//! A packet comes into its file some time after its events happened, and a stream without events so
-//! far has no file at all; so the newest event of one stream may be older than the next of another.
-//! Events are written up to the *horizon*: the time that recorders publish, up to which all events
-//! are in the files; else [`LAG_NS`] before the newest time that was seen in any stream, where time
-//! goes on by the reader's clock. Of the packet in which the horizon lies, the events before it are
-//! written.
+//! A packet reaches its file some time after its events, and a stream without events has no file
+//! yet. So the newest event of one stream may be later than the next event of another. Events are
+//! written up to the *horizon*. It is the time that recorders publish, up to which all events are
+//! in the files. Without such a time, it is [`LAG_NS`] before the newest time in any stream,
+//! advanced by the reader's clock. If the horizon lies within a packet, the earlier events of the
+//! packet are written.
 //!
-//! Tracers that keep only the newest files of a stream may be faster than the reader. The state
-//! that a deleted file leaves is kept for the stream's next one: so packets that were deleted
-//! before they were written are reported as missing.
+//! Tracers that keep only the newest files of a stream may overtake the reader. The state after a
+//! deleted file is kept for the stream's next file. So packets that were deleted before they were
+//! written are reported as missing.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -25,74 +25,74 @@ use crate::folder::TraceFile;
 use crate::input::HEADER_WINDOW_BYTES;
 use crate::input::{FilePart, Input};
 
-/// Delay after its time within which an event may come into its file and still be written in order,
-/// in ns. `trackway record` writes twice a second.
+/// Maximum delay, in ns, after which an event may reach its file and still be written in order.
+/// `trackway record` writes twice a second.
 pub(crate) const LAG_NS: i64 = 1_000_000_000;
 
 /// The state of growing traces.
 #[derive(Default)]
 pub(crate) struct Growth {
-    /// By device and inode: files may be moved, as when a trace is rotated.
+    /// Progress by device and inode, because files may be moved, as in a rotation.
     files: HashMap<(u64, u64), FileProgress>,
-    /// The newest time that is known, and when it was seen first.
+    /// Newest known time, and the instant at which it was first seen.
     newest: Option<(i64, Duration)>,
-    /// Up to when all events are in the files, if that is known.
+    /// Time up to which all events are in the files, if known.
     flushed: Option<i64>,
-    /// The state that written parts of streams leave, of files that have gone.
+    /// State after the written part of each stream whose file is gone.
     departed: HashMap<StreamKey, ResumeState>,
 }
 
-/// A trace's identity, and a stream's class and instance in it.
+/// The identity of a trace, and a stream's class and instance in it.
 type StreamKey = (Option<String>, usize, Option<u64>);
 
-/// Most streams for which it is kept.
+/// Maximum number of streams in [`Growth::departed`].
 const DEPARTED_MAX: usize = 1 << 16;
 
-/// The state of one file. However many packets have come, it does not grow: those that wait to be
-/// written are skipped once more when they are.
+/// The progress in one file. Its size does not depend on the number of packets: packets that wait
+/// to be written are skipped again later.
 #[derive(Default)]
 struct FileProgress {
-    /// The first packet that is not written to its end.
+    /// First packet that is not completely written.
     from: ResumePoint,
-    /// Number of its events that are written.
+    /// Number of written events of the packet at `from`.
     written: u64,
-    /// The first packet that is not known to be whole. What waits to be written is before it.
+    /// First packet that is not known to be complete. Packets that wait to be written precede it.
     next: ResumePoint,
-    /// The file's first packet, and which stream that is of.
+    /// First packet of the file, and its stream.
     first: Option<Packet>,
     stream: Option<StreamKey>,
-    /// Start of an unreadable packet, and the time since when.
+    /// Start of an unreadable packet, and the instant of its discovery.
     unreadable: Option<(u64, Duration)>,
-    /// The packet at `next`, if it does not say its size: it has all that comes into the file.
+    /// The packet at `next`, if it has no size: it grows with the file.
     open: Option<OpenPacket>,
 }
 
-/// The place of a packet.
+/// A place between two packets, from which decoding can resume.
 #[derive(Debug, Clone, Copy, Default)]
 struct ResumePoint {
-    /// Its first byte, and its number.
+    /// Offset and number of the next packet.
     at: (u64, u64),
-    /// The state that all packets before leave.
+    /// State after all packets before.
     before: ResumeState,
 }
 
 /// Begin and end of a complete packet.
 #[derive(Debug, Clone, Copy, Default)]
 struct PacketTimes {
-    /// `None`, here and below, if the packet does not have it.
+    /// Begin and end; `None` if the packet has no such time.
     begin: Option<i64>,
     end: Option<i64>,
 }
 
 impl Growth {
-    /// Up to when all events are in the files, of whatever is looked at next, if that is known.
+    /// Sets the time up to which all events are in the files that are read next, if known.
     pub(crate) const fn set_flushed(&mut self, until: Option<i64>) {
         self.flushed = until;
     }
 
-    /// Finds the new packets of `inputs` at the instant `now` (since any fixed one), and leaves of
-    /// each file the part to be written. Returns true if there is any. If the traces have `ended`,
-    /// the part is all that is left, whole or not.
+    /// Finds the new packets of `inputs` at the instant `now` (since any fixed one), and sets each
+    /// file's part to be written. Returns true if there is any. If the traces have `ended`, that
+    /// part is all remaining data, complete or not.
     pub(crate) fn update(
         &mut self,
         inputs: &mut [Input<TraceFile>],
@@ -141,7 +141,7 @@ impl Growth {
         any
     }
 
-    /// Returns true if there is data that is not to be written yet.
+    /// Returns true if some data must not be written yet.
     pub(crate) fn is_waiting(&self) -> bool {
         let waits = |file: &FileProgress| {
             file.has_pending()
@@ -159,19 +159,19 @@ impl Growth {
         self.files.values().any(doubts)
     }
 
-    /// Returns true if there is a time in the traces.
+    /// Returns true if any time in the traces is known.
     pub(crate) const fn is_begun(&self) -> bool {
         self.newest.is_some() || self.flushed.is_some()
     }
 
-    /// Returns true if at the instant `now` no event up to `time` is to come any more, as far as
-    /// that can be known.
+    /// Returns true if at the instant `now` no further event up to `time` is expected, as far as
+    /// known.
     pub(crate) fn is_past(&self, time: i64, now: Duration) -> bool {
         let mut open = self.files.values().filter_map(|file| file.open.as_ref());
         self.horizon(now) >= time && open.all(|packet| packet.is_past(time))
     }
 
-    /// Up to when no more events are to come.
+    /// Returns the time up to which no further events are expected.
     fn horizon(&self, now: Duration) -> i64 {
         if let Some(flushed) = self.flushed {
             return flushed;
@@ -183,8 +183,8 @@ impl Growth {
 }
 
 impl FileProgress {
-    /// Forgets what is known of a file that was written over, as tracers do that keep a number of
-    /// files of some size.
+    /// Discards the progress in a file that was overwritten, as by tracers that reuse a fixed
+    /// number of files.
     fn reset_if_replaced(
         &mut self,
         trace: &Trace,
@@ -206,7 +206,7 @@ impl FileProgress {
         }
     }
 
-    /// Leaves what was written of it to the files of its stream that come.
+    /// Stores the state after the written part, for later files of the same stream.
     fn store_departed(&self, departed: &mut HashMap<StreamKey, ResumeState>) {
         let Some(stream) = self.stream.as_ref().filter(|(.., instance)| instance.is_some()) else {
             return;
@@ -220,8 +220,8 @@ impl FileProgress {
         }
     }
 
-    /// Returns the state that precedes the file's packets: its own, or that of a deleted file of
-    /// its stream, if that is later. Where numbers begin again the stream does.
+    /// Returns the state before the file's packets: its own, or that of a deleted file of the
+    /// stream, if that is later. Ignores deleted files if packet numbers restart.
     fn state_after_departed(
         &self,
         own: ResumeState,
@@ -236,7 +236,7 @@ impl FileProgress {
         }
     }
 
-    /// Finds the packets that have come; returns the end of the newest.
+    /// Finds new packets; returns the end time of the newest.
     fn find_packets(&mut self, trace: &Trace, file: &TraceFile, now: Duration) -> Option<i64> {
         let mut newest = None;
         let (mut source, mut decoder) = self.next.open_headers(trace, file);
@@ -260,8 +260,8 @@ impl FileProgress {
                     let since = self.unreadable.filter(|&(place, _)| place == at.0);
                     let (_, since) = *self.unreadable.insert(since.unwrap_or((at.0, now)));
                     if now.saturating_sub(since) >= CONFIRMATION_TIME {
-                        // Nothing can be found after it; it is written so that its damage is
-                        // reported.
+                        // No later packet can be found. The packet counts as complete, so that its
+                        // damage is reported.
                         self.next.at = (file.length(), at.1 + 1);
                     }
                     break;
@@ -271,12 +271,12 @@ impl FileProgress {
         newest
     }
 
-    /// Returns true if there are complete packets that are not written to their end.
+    /// Returns true if there are complete packets that are not completely written.
     const fn has_pending(&self) -> bool {
         self.from.at.0 < self.next.at.0
     }
 
-    /// All that is left.
+    /// Returns the whole remaining part.
     fn part(&self) -> FilePart {
         let skip = match &self.open {
             Some(open) if !self.has_pending() => open.written,
@@ -285,14 +285,14 @@ impl FileProgress {
         FilePart { from: self.from.at, carry: self.from.before, skip, last: None }
     }
 
-    /// Returns the part to be written up to the horizon, and its end, if there is any; it counts as
-    /// written.
+    /// Returns the part to be written up to the horizon, and its end, if there is any. The part
+    /// then counts as written.
     fn take(&mut self, trace: &Trace, file: &TraceFile, horizon: i64) -> Option<(FilePart, u64)> {
         let mut part = self.part();
         let mut end = None;
         let (mut source, mut decoder) = self.from.open_headers(trace, file);
         while self.has_pending() {
-            // What cannot be read goes on to where it is given up.
+            // An unreadable packet extends to the place where `find_packets` gave up.
             let found = read_packet(&mut source, &mut decoder, file.length());
             let after = match &found {
                 Ok(_) => ResumePoint { at: source.next(), before: decoder.resume_state() },
@@ -327,7 +327,7 @@ impl FileProgress {
 }
 
 impl ResumePoint {
-    /// Returns a decoder of the headers of packets from here on.
+    /// Opens the file at this place, to decode packet headers.
     fn open_headers<'a>(
         &self,
         trace: &'a Trace,
@@ -339,13 +339,13 @@ impl ResumePoint {
     }
 }
 
-/// Why a packet is not taken.
+/// Reason why a packet is not taken yet.
 enum NotReady {
-    /// It is not there to its end.
+    /// The packet is incomplete.
     Incomplete,
-    /// Its end is where the file ends, which is not known yet.
+    /// The packet ends at the file's end, which is not known yet.
     Sizeless,
-    /// Its header cannot be read.
+    /// The packet's header is unreadable.
     Nonsense,
 }
 
@@ -369,7 +369,7 @@ fn read_packet(
     }
     let class = decoder.class();
     if !class.is_none_or(packets_stand_alone) {
-        // The next one's times depend on this one's.
+        // The times of the next packet depend on the events of this one.
         while let Ok(Some(_)) = skip_event(source, decoder) {}
     }
     let time = |clock: Option<u64>| class?.clock()?.ns_from_origin(clock?).ok();
@@ -377,7 +377,7 @@ fn read_packet(
     Ok(PacketTimes { begin, end })
 }
 
-/// Passes over an event; its time. `None` at the packet's end.
+/// Skips an event; returns its time, or `None` at the packet's end.
 pub(super) fn skip_event(
     source: &mut SourceStream<&TraceFile>,
     decoder: &mut StreamDecoder<'_>,
@@ -388,7 +388,7 @@ pub(super) fn skip_event(
     })
 }
 
-/// Returns the number of a packet's events up to the horizon; all, if it is damaged.
+/// Returns the number of a packet's events up to the horizon; `u64::MAX` if it is damaged.
 fn count_events_until(trace: &Trace, file: &TraceFile, packet: &ResumePoint, horizon: i64) -> u64 {
     let mut source = SourceStream::new(file);
     source.go_to(packet.at.0, packet.at.1);

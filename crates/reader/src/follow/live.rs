@@ -1,9 +1,10 @@
 //! The progress that recorders publish for their traces (`trackway/live`, beside the streams).
 //!
-//! While it knows that a reader follows, a recorder writes all that was committed some fifty times
-//! a second, and then the time of that. The file is read before the streams: so they have all that
-//! it covers. It is believed once it was seen to change, and for as long as it changes: a file that
-//! stays the same belongs to a recorder that is gone, or that does not know of a reader.
+//! A recorder with a reader that follows writes all committed events some fifty times a second, and
+//! then their time. The reader reads this file before the streams, so the streams contain all
+//! events that it covers. The file is valid once it was seen to change, and as long as it changes.
+//! A file that does not change belongs to a recorder that is gone, or that does not know of a
+//! reader.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,11 +22,11 @@ pub(super) struct LiveRecorders(Vec<TraceProgress>);
 /// A trace, and the progress of its recorder.
 struct TraceProgress {
     folder: PathBuf,
-    /// The clock of its progress.
+    /// Clock of the published times.
     clock: Option<Clock>,
-    /// Its last progress, and since when.
+    /// Latest progress, and the instant of its first appearance.
     progress: Option<(RecorderProgress, Duration)>,
-    /// True if its progress was seen to change.
+    /// True if the progress was seen to change.
     has_changed: bool,
     is_complete: bool,
 }
@@ -36,8 +37,8 @@ impl LiveRecorders {
         self.0.iter_mut().for_each(|trace| trace.read_progress(now));
     }
 
-    /// Keeps the traces that were found, and no others. New traces have no progress yet: it would
-    /// not be older than the contents of their files.
+    /// Keeps only the found traces. New traces have no progress yet, because a progress read now
+    /// would be newer than the contents of their files.
     pub(super) fn update_traces(&mut self, found: &FoundTraces) {
         let mut known = std::mem::take(&mut self.0);
         self.0.extend(found.folders.iter().zip(&found.inputs).map(|(folder, input)| {
@@ -56,16 +57,15 @@ impl LiveRecorders {
         }));
     }
 
-    /// Up to when, in nanoseconds since the clocks' origin, all events of all traces are in the
-    /// files, as far as those were read after [`Self::read_progress`]; `None` if it is not known of
-    /// all traces.
+    /// Returns the time, in nanoseconds since the clocks' origin, up to which the files of all
+    /// traces contain all events, if the files were read after [`Self::read_progress`]. Returns
+    /// `None` if it is not known for all traces.
     pub(super) fn horizon(&self, now: Duration) -> Option<i64> {
-        // None is less than any.
+        // `None` is less than any time.
         self.0.iter().map(|trace| trace.horizon(now)).min().flatten()
     }
 
-    /// Returns true if a recorder publishes progress at the instant `now`, as far as that is
-    /// known.
+    /// Returns true if, as far as known, a recorder publishes progress at the instant `now`.
     pub(super) fn is_publishing(&self, now: Duration) -> bool {
         self.0.iter().any(|trace| trace.is_publishing(now))
     }
@@ -82,13 +82,13 @@ impl TraceProgress {
         }
     }
 
-    /// Returns true if its recorder has changed its progress lately.
+    /// Returns true if the trace's recorder has changed its progress recently.
     fn is_publishing(&self, now: Duration) -> bool {
         let is_recent = |(_, since): (_, Duration)| now.saturating_sub(since) < CONFIRMATION_TIME;
         !self.is_complete && self.progress.is_some_and(is_recent)
     }
 
-    /// Up to when all its events are in its files.
+    /// Returns the time up to which the trace's files contain all events.
     fn horizon(&self, now: Duration) -> Option<i64> {
         if self.is_complete {
             return Some(i64::MAX);
@@ -99,7 +99,7 @@ impl TraceProgress {
     }
 }
 
-/// The clock of a trace that has only one.
+/// Returns the clock of a trace that has only one clock.
 fn find_single_clock(trace: &Trace) -> Option<Clock> {
     let mut clocks = trace.streams().iter().filter_map(StreamClass::clock);
     let clock = *clocks.next()?;

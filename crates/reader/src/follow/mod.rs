@@ -1,13 +1,14 @@
-//! Growing traces followed: what has come is written in time order, as soon as that is known.
+//! Following of growing traces: new events are written in time order, as soon as their order is
+//! known.
 //!
-//! Ten times a second the traces are looked at, and fifty times where recorders say how far they
-//! are written ([`live`]). Each look finds the packets that are new and whole, and says up to which
-//! time no more events are to come ([`growth`]); events up to there are written through the same
-//! pipeline as those of a trace that has ended. What comes later than it should (a tracer that
-//! lags) is written when it comes.
+//! The reader polls the traces ten times a second, and fifty times if recorders publish their
+//! progress ([`live`]). Each poll finds new, complete packets and the time up to which no more
+//! events are expected ([`growth`]). Events up to that time pass through the same pipeline as those
+//! of a finished trace. Events that arrive too late (from a tracer that lags) are written when they
+//! arrive.
 //!
-//! A trace that `trackway record` writes has ended when no recorder holds its folder's lock any
-//! more; of others that cannot be known.
+//! A trace of `trackway record` has ended when no recorder holds its folder's lock. For traces of
+//! other tracers, the end is unknown.
 
 mod diagnostic_log;
 mod followed_folders;
@@ -33,38 +34,39 @@ use followed_folders::FollowedFolders;
 use growth::{Growth, LAG_NS};
 use live::LiveRecorders;
 
-/// Time between two looks at traces.
+/// Time between two polls of the traces.
 const POLL_PERIOD: Duration = Duration::from_millis(100);
-/// The same where recorders publish their progress: as often as they do.
+/// Time between two polls if recorders publish their progress: the recorders' own period.
 const LIVE_POLL_PERIOD: Duration = Duration::from_millis(20);
-/// An entry of the environment of traces that `trackway record` wrote.
+/// Environment entry of all traces that `trackway record` wrote.
 const VERSION_ENTRY: &str = "trackway_version";
 
 /// The followed traces, and the settings.
 pub struct FollowSettings<'a> {
-    /// Folders of traces, or where there will be some.
+    /// Folders of existing or future traces.
     pub paths: &'a [PathBuf],
-    /// Changes each trace that was read before it is used, mostly its clocks.
+    /// Modifies each trace after its metadata is read, mostly its clocks.
     pub prepare: &'a dyn Fn(&mut Trace),
-    /// The time now on the clock of what `trackway record` writes, as `prepare` leaves it, in
-    /// nanoseconds since 1970.
+    /// Returns the current time on the clock of `trackway record`'s traces, as changed by
+    /// `prepare`, in nanoseconds since 1970.
     pub now: &'a dyn Fn() -> i64,
     /// Returns true for names of wanted events.
     pub events: &'a (dyn Fn(&str) -> bool + Sync),
-    /// Further conditions.
+    /// Further conditions on events.
     pub filters: Option<&'a Filters>,
-    /// Checks that the output still has a reader; returns the error of writing if not. Called at
-    /// each look: without events, nothing is written for long.
+    /// Checks that the output still has a reader; returns the write error if not. Called at each
+    /// poll, because without events nothing is written for long.
     pub is_read: &'a dyn Fn() -> io::Result<()>,
-    /// The settings of the reading.
+    /// Settings for decoding and merging.
     pub settings: Settings,
 }
 
 /// The wanted range of time of followed traces.
 pub enum FollowedRange<'a, E> {
-    /// These.
+    /// A known range.
     Known(Range),
-    /// A range that depends on when the first packet begins; `None`: it does not say so.
+    /// A range that depends on the first packet's begin; the argument is `None` if that is not
+    /// known.
     OfFirst(&'a dyn Fn(Option<i64>) -> Result<Range, E>),
 }
 
@@ -73,18 +75,19 @@ pub enum FollowedRange<'a, E> {
 pub struct FollowSummary {
     /// True if nothing was damaged.
     pub is_whole: bool,
-    /// The folders whose recorder was killed, as [`crate::find_unfinished_recordings`] gives them.
+    /// Folders whose recorder was killed; see [`crate::find_unfinished_recordings`].
     pub unfinished: Vec<PathBuf>,
 }
 
-/// Writes the events of traces as [`crate::print_events`] does, and those that come, until the
-/// traces have ended, if that can be known, or the range has, or the program is.
+/// Writes the existing events of traces like [`crate::print_events`], and then new ones. Returns
+/// when the traces are known to have ended, or the range is over; otherwise the program must be
+/// ended.
 ///
 /// # Errors
 ///
-/// If a folder cannot be read, or is removed, or `output` or `messages` cannot be written; or what
-/// the range's function says. A folder that has no trace yet is waited for; one that is moved is
-/// followed where it is.
+/// Returns an error if a folder cannot be read or is removed, if `output` or `messages` cannot be
+/// written, or if the range's function fails. Waits for a trace in a folder that has none yet, and
+/// follows a moved folder to its new place.
 pub fn follow_traces<E: From<OpenError>>(
     following: &FollowSettings<'_>,
     range: FollowedRange<'_, E>,
@@ -117,11 +120,12 @@ pub fn follow_traces<E: From<OpenError>>(
     output.begin().map_err(|error| OpenError::Message(error.into()))?;
     loop {
         (following.is_read)().map_err(|error| OpenError::Message(error.into()))?;
-        // Before the files: they have all that their recorders speak of.
+        // Before the files: then the files contain all events that the progress covers.
         follower.live.read_progress(follower.begin.elapsed());
         let paths = follower.followed_folders.current_paths(messages)?;
         let is_changed = follower.sizes_changed(&paths);
-        // In this order: what was written before the end is seen by the look after it.
+        // After the file sizes: then the next reading finds all data that was written before the
+        // end.
         let unfinished = if is_changed { None } else { follower.find_end(&paths) };
         let has_ended = unfinished.is_some();
         if is_changed || has_ended || follower.is_waiting() {
@@ -152,33 +156,33 @@ pub fn follow_traces<E: From<OpenError>>(
     }
 }
 
-/// The state of a reader that follows.
+/// The state of following.
 struct Follower<'a> {
     following: &'a FollowSettings<'a>,
-    /// The wanted range of time, once that is known.
+    /// Wanted range of time, once known.
     range: Option<Range>,
     followed_folders: FollowedFolders,
-    /// The origin of instants.
+    /// Origin of all instants.
     begin: Instant,
-    /// The result of the latest reading, and the time of its first appearance.
+    /// File sizes at the latest poll, and the instant of their latest change.
     sizes: Option<Vec<(u64, u64, u64)>>,
     changed: Duration,
-    /// Time of the last check that the traces have ended.
+    /// Instant of the latest check for the end of the traces.
     asked_for_end: Duration,
     known: MetadataCache,
     live: LiveRecorders,
     growth: Growth,
     diagnostics: DiagnosticLog,
-    /// The state of what was written, for what comes.
+    /// State after the written events, for later ones.
     before: PrintState,
-    /// True if `trackway record` writes all of the traces, as far as there are any.
+    /// True if `trackway record` wrote all traces found so far.
     is_ours: bool,
-    /// True if the latest look found none of them damaged.
+    /// True if the latest reading found no damage.
     is_whole: bool,
 }
 
 impl Follower<'_> {
-    /// Returns true if files have come, grown or gone since the last call.
+    /// Returns true if files have appeared, grown or disappeared since the last call.
     fn sizes_changed(&mut self, paths: &[PathBuf]) -> bool {
         let sizes = Some(folder::file_sizes(paths));
         let is_changed = sizes != self.sizes;
@@ -188,20 +192,20 @@ impl Follower<'_> {
         is_changed
     }
 
-    /// Returns true if a look may find more without any file having changed.
+    /// Returns true if the next reading may find more although no file has changed.
     fn is_waiting(&self) -> bool {
         self.growth.is_waiting() || self.diagnostics.is_doubtful()
     }
 
-    /// If the traces are known to have ended, where the latest look saw all there is: those of them
-    /// that were not finished.
+    /// Returns the unfinished traces if all traces are known to have ended and the latest reading
+    /// found all data; otherwise `None`.
     fn find_end(&mut self, paths: &[PathBuf]) -> Option<Vec<PathBuf>> {
         let now = self.begin.elapsed();
         if now.saturating_sub(self.asked_for_end) < POLL_PERIOD {
             return None;
         }
         self.asked_for_end = now;
-        // The cheap check comes first: this runs ten times a second while nothing happens.
+        // The cheap check comes first: it runs ten times a second while nothing happens.
         let may_have_ended =
             self.is_ours && self.is_whole && !paths.iter().any(|path| is_live_below(path, 0));
         if !may_have_ended {
@@ -214,8 +218,8 @@ impl Follower<'_> {
         if has_ended { self.once_quiet(find_unfinished_recordings(&found.folders)) } else { None }
     }
 
-    /// If nothing more is to come of the times that are wanted: the traces that were not finished,
-    /// because events of those times may be in memory still.
+    /// Returns the unfinished traces if no more events of the wanted range are expected; otherwise
+    /// `None`. Unfinished traces matter, because events of the range may still be in memory.
     fn end_of_range(&self, paths: &[PathBuf]) -> Option<Vec<PathBuf>> {
         if !self.is_range_over() {
             return None;
@@ -226,25 +230,26 @@ impl Follower<'_> {
         ))
     }
 
-    /// The traces that were not finished, if there are none or nothing has happened for a while.
+    /// Returns `unfinished`, if it is empty or nothing has changed for a while.
     fn once_quiet(&self, unfinished: Vec<PathBuf>) -> Option<Vec<PathBuf>> {
-        // A command may be about to recover it, or writes from where locks are not shared.
+        // A command may be about to recover the trace, or a recorder may write from a system that
+        // does not share locks.
         let is_quiet = self.begin.elapsed().saturating_sub(self.changed) >= CONFIRMATION_TIME;
         (unfinished.is_empty() || is_quiet).then_some(unfinished)
     }
 
-    /// Returns true if no more events of the wanted times are to come.
+    /// Returns true if no more events of the wanted range are expected.
     fn is_range_over(&self) -> bool {
         let Some(end) = self.range.and_then(|range| range.end) else { return false };
         let is_past = match self.growth.is_begun() {
             true => self.growth.is_past(end, self.begin.elapsed()),
-            // The time there is unknown; but the clock here is the same.
+            // No time in the traces is known yet, but they have this system's clock.
             false => self.is_ours && (self.following.now)().saturating_sub(LAG_NS) >= end,
         };
         is_past && !self.growth.is_doubtful() && !self.diagnostics.is_doubtful()
     }
 
-    /// Opens the traces that exist. Errors in them are reported if the traces have `ended`, or once
+    /// Opens the existing traces. Errors in them are reported if the traces have `ended`, or when
     /// the errors last.
     fn open_traces(
         &mut self,
@@ -261,7 +266,7 @@ impl Follower<'_> {
         };
         let reported = match ended {
             true => self.diagnostics.report(&lines, messages),
-            // What is wrong now may be half written.
+            // Damaged data may be half written.
             false => self.diagnostics.report_if_lasting(&lines, self.begin.elapsed(), messages),
         };
         reported.map_err(|error| OpenError::Message(error.into()))?;
@@ -271,7 +276,7 @@ impl Follower<'_> {
         Ok(found)
     }
 
-    /// Writes the events that were found.
+    /// Writes the events of the found parts.
     fn write(
         &mut self,
         found: FoundTraces,
@@ -291,7 +296,7 @@ impl Follower<'_> {
     }
 }
 
-/// Returns true if `trackway record` wrote all traces that were found, and there are some.
+/// Returns true if at least one trace was found, and `trackway record` wrote all of them.
 fn is_recorded_by_trackway(found: &FoundTraces) -> bool {
     !found.inputs.is_empty()
         && found.inputs.iter().all(|input| input.trace.environment(VERSION_ENTRY).is_some())

@@ -1,7 +1,8 @@
-//! A packet that does not say its size: it goes on as long as its file.
+//! A packet without a size: it grows with its file.
 //!
-//! How far it is whole is only known by decoding it from its beginning. It is decoded again as its
-//! file grows, but so seldom that this takes a small share of the time, however long it becomes.
+//! Only decoding the packet from its beginning shows how far it is complete. The packet is decoded
+//! again as its file grows, but so rarely that this takes a small share of the time, whatever its
+//! length.
 
 use std::time::Duration;
 
@@ -14,33 +15,33 @@ use super::diagnostic_log::CONFIRMATION_TIME;
 use super::growth::skip_event;
 use crate::folder::TraceFile;
 
-/// Least time between two decodings.
+/// Minimum time between two decodings.
 const DECODE_PERIOD: Duration = Duration::from_millis(500);
-/// Most bytes that are decoded in a second: a small part of what a processor can.
+/// Maximum number of bytes decoded per second: a small part of a processor's capacity.
 const BYTES_PER_SECOND: u64 = 8 << 20;
 
-/// The state of the packet that is being written.
+/// The state of a packet that is still being written.
 pub(super) struct OpenPacket {
-    /// The state that the packets before leave.
+    /// State after all packets before.
     before: ResumeState,
     /// Length of the file.
     pub(super) length: u64,
-    /// Its length when it was decoded.
+    /// Length of the file at the latest decoding.
     decoded: u64,
-    /// When it may be decoded again.
+    /// Instant from which the packet may be decoded again.
     due: Duration,
-    /// Number of complete events; all, if the one after them is wrong.
+    /// Number of complete events; `u64::MAX` if the event after them is damaged.
     pub(super) events: u64,
-    /// When the last of them was, if it has a time.
+    /// Time of the latest complete event that has one.
     pub(super) end: Option<i64>,
-    /// Since when the event after them cannot be read.
+    /// Instant since which the event after them is unreadable.
     wrong: Option<Duration>,
-    /// Number of events that were written.
+    /// Number of written events.
     pub(super) written: u64,
 }
 
 impl OpenPacket {
-    /// One of which nothing is known.
+    /// Creates the state of a packet that was not decoded yet.
     pub(super) fn new(before: ResumeState) -> Self {
         Self {
             before,
@@ -54,7 +55,7 @@ impl OpenPacket {
         }
     }
 
-    /// Reads the packet, which begins `at` this place of `file`, at the instant `now`.
+    /// Decodes the packet at offset and number `at` of `file`, if due at the instant `now`.
     pub(super) fn update(
         &mut self,
         trace: &Trace,
@@ -63,19 +64,19 @@ impl OpenPacket {
         now: Duration,
     ) {
         self.length = file.length();
-        // What was found before is written first: else it would wait for what follows it.
+        // Known events are written first, or else they would wait for later ones.
         if self.length != self.decoded && self.events <= self.written && now >= self.due {
             self.decode(trace, file, at, now);
             let bytes_ms = self.length.saturating_sub(at.0).saturating_mul(1000);
             self.due = now + DECODE_PERIOD.max(Duration::from_millis(bytes_ms / BYTES_PER_SECOND));
         }
-        // As of other packets: what is wrong may be half written.
+        // Like in other packets, unreadable data may be half written.
         if self.wrong.is_some_and(|since| now.saturating_sub(since) >= CONFIRMATION_TIME) {
             self.events = u64::MAX;
         }
     }
 
-    /// Counts the events that are there.
+    /// Counts the complete events.
     fn decode(&mut self, trace: &Trace, file: &TraceFile, at: (u64, u64), now: Duration) {
         self.decoded = self.length;
         let (events, wrong) = (self.events, self.wrong.take());
@@ -94,7 +95,7 @@ impl OpenPacket {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    // As long as it is the same event.
+                    // The instant is kept while the same event is unreadable.
                     let since = wrong.filter(|_| self.events == events).unwrap_or(now);
                     self.wrong = is_damage(&error).then_some(since);
                     return;
@@ -103,12 +104,12 @@ impl OpenPacket {
         }
     }
 
-    /// Returns true if there is data that is not written yet, or may be damaged.
+    /// Returns true if there is unwritten or unreadable data.
     pub(super) fn is_waiting(&self) -> bool {
         self.length != self.decoded || self.events > self.written || self.is_doubtful()
     }
 
-    /// Returns true if no event up to `time` is to come from this packet.
+    /// Returns true if no further event up to `time` is expected in this packet.
     pub(super) fn is_past(&self, time: i64) -> bool {
         self.length == self.decoded || self.end.is_some_and(|end| end >= time)
     }
@@ -118,7 +119,8 @@ impl OpenPacket {
         self.wrong.is_some() && self.events != u64::MAX
     }
 
-    /// Takes its events to be written, if there are new ones, and all are before the horizon.
+    /// Marks the complete events as written, if there are new ones and all are before the horizon;
+    /// returns true if so.
     pub(super) fn take(&mut self, horizon: i64) -> bool {
         let is_due = self.end.is_none_or(|end| end <= horizon) && self.events > self.written;
         if is_due {
@@ -128,7 +130,7 @@ impl OpenPacket {
     }
 }
 
-/// Returns true unless just the rest of an event is missing.
+/// Returns true unless only the rest of an event is missing.
 fn is_damage(error: &StreamError) -> bool {
     let is_cut =
         matches!(error.damage, Damage::Packet(DecodeError::Truncated { .. }) | Damage::Missing(_));

@@ -1,4 +1,4 @@
-//! Growth in simulated time: whatever comes in whatever pieces, what is written is the trace.
+//! Growth in simulated time: the output equals the whole trace, whatever pieces its files grow by.
 //!
 //! Longer than 600 lines: the tests share one simulated recorder and its traces.
 
@@ -34,13 +34,13 @@ event { name = tick; stream_id = 0; id = 0;
     fields := struct { integer { size = 32; align = 8; } n; string s; }; };
 ";
 
-/// Time between two looks, in ns.
+/// Time between two polls, in ns.
 const PERIOD_NS: u64 = 100_000_000;
 
-/// A packet: when it ends, and its bytes.
+/// A packet: its end time, and its bytes.
 type Packet = (u64, Vec<u8>);
 
-/// A stream's packets. Its events have times of their own and in common with other streams.
+/// Returns a stream's packets. Some event times are shared with other streams.
 fn random_stream(random: &mut Random, instance: u64) -> Vec<Packet> {
     let mut time = 1_000_000_000_u64;
     let mut discarded = 0;
@@ -60,7 +60,7 @@ fn random_stream(random: &mut Random, instance: u64) -> Vec<Packet> {
         .collect()
 }
 
-/// The bytes of a packet of `events`.
+/// Returns the bytes of a packet of `events`.
 fn build_packet(
     instance: u64,
     (begin, end): (u64, u64),
@@ -85,7 +85,7 @@ fn pretty_format() -> Format {
     Pretty::new(PrettyOptions::default(), utc_date_time)
 }
 
-/// All that is printed of the traces in `folder`: events, and messages.
+/// Prints the traces in `folder`; returns the events and the messages.
 fn print_whole_trace(folder: &TemporaryFolder) -> [String; 2] {
     let (mut out, mut published) = (Vec::new(), Vec::new());
     let inputs =
@@ -102,7 +102,7 @@ fn print_whole_trace(folder: &TemporaryFolder) -> [String; 2] {
     [out, published].map(|bytes| String::from_utf8(bytes).expect("text"))
 }
 
-/// Traces that are followed in simulated time.
+/// A follower of traces in simulated time.
 struct Simulation {
     known: MetadataCache,
     live: LiveRecorders,
@@ -130,7 +130,7 @@ impl Default for Simulation {
 }
 
 impl Simulation {
-    /// Reads the traces in `folder` at an instant in ns, for the last time if they have `ended`.
+    /// Polls the traces in `folder` at the instant `now_ns`; the last time if they have `ended`.
     fn step(&mut self, folder: &TemporaryFolder, now_ns: u64, ended: bool) {
         let now = Duration::from_nanos(now_ns);
         self.live.read_progress(now);
@@ -161,7 +161,7 @@ impl Simulation {
         self.diagnostics.report(&messages, &mut self.reported).expect("memory");
     }
 
-    /// Reads until the instant `to_ns`.
+    /// Polls periodically until the instant `to_ns`.
     fn step_until(&mut self, folder: &TemporaryFolder, now_ns: &mut u64, to_ns: u64) {
         while *now_ns + PERIOD_NS < to_ns {
             *now_ns += PERIOD_NS;
@@ -182,14 +182,14 @@ impl Simulation {
     }
 }
 
-/// Writes a piece of a file, at a place in it.
+/// Writes a piece at offset `at` of a file.
 fn write_piece(folder: &TemporaryFolder, name: &str, piece: &[u8], at: u64) {
     let mut options = File::options();
     let file = options.create(true).write(true).truncate(false).open(folder.join(name));
     file.expect("a stream").write_all_at(piece, at).expect("a piece");
 }
 
-/// Streams grow in random pieces, none later than [`LAG_NS`]; each look sees what is there.
+/// Grows streams in random pieces, none later than [`LAG_NS`], and polls in between.
 fn check_random_growth(seed: u64) {
     let mut random = Random::new(seed);
     let folder = TemporaryFolder::new();
@@ -197,7 +197,7 @@ fn check_random_growth(seed: u64) {
     let streams: Vec<Vec<Packet>> = (0..random.next_below(4) + 1)
         .map(|instance| random_stream(&mut random, instance))
         .collect();
-    // When each piece comes: packets in two pieces, so that some are seen torn.
+    // Times of the pieces: packets come in two pieces, so that some polls find incomplete ones.
     let mut pieces: Vec<(u64, usize, u64, Vec<u8>)> = Vec::new();
     for (number, packets) in streams.iter().enumerate() {
         let (mut at, mut before) = (0, 0);
@@ -233,7 +233,7 @@ fn what_is_followed_is_the_whole_trace_in_order() {
     (0..40).for_each(check_random_growth);
 }
 
-/// A file is reused, as with LTTng's `--tracefile-count`.
+/// Overwrites a file, as LTTng does with `--tracefile-count`.
 #[test]
 fn a_file_that_is_written_over_is_read_again() {
     let folder = TemporaryFolder::new();
@@ -260,7 +260,7 @@ fn a_file_that_is_written_over_is_read_again() {
     assert_eq!(simulation.events, first + second);
 }
 
-/// Others may have earlier ones; but not much earlier.
+/// The newest events wait for earlier events of other streams, but only for the lag.
 #[test]
 fn the_newest_events_wait_but_not_for_ever() {
     let folder = TemporaryFolder::new();
@@ -282,8 +282,8 @@ fn the_newest_events_wait_but_not_for_ever() {
     assert!(!look(1010));
 }
 
-/// The packet of a stream that does not say its size, in pieces: when each of them comes at the
-/// latest, which is when its last event was, and its bytes.
+/// Returns the packet of a stream without sizes, in pieces: the latest time at which each piece
+/// comes, i.e. the time of its last event, and its bytes.
 fn random_open_packet(random: &mut Random, instance: u64) -> Vec<(u64, Vec<u8>)> {
     let mut time = 1_000_000_000_u64;
     let mut piece = 0xc1fc_1fc1_u32.to_le_bytes().to_vec();
@@ -298,7 +298,7 @@ fn random_open_packet(random: &mut Random, instance: u64) -> Vec<(u64, Vec<u8>)>
         piece.extend(n.to_le_bytes());
         piece.extend(&b"text that is long\0"[random.next_below(17) as usize..]);
         if random.once_in(3) {
-            // In the middle of an event, mostly.
+            // The cut is mostly in the middle of an event.
             let rest = piece.split_off(random.next_below(piece.len() as u64 + 1) as usize);
             pieces.push((time, std::mem::replace(&mut piece, rest)));
         }
@@ -307,7 +307,7 @@ fn random_open_packet(random: &mut Random, instance: u64) -> Vec<(u64, Vec<u8>)>
     pieces
 }
 
-/// The trace's metadata, where packets have no sizes.
+/// Returns the trace's metadata without packet sizes.
 fn metadata_without_sizes() -> String {
     let has_size = |line: &&str| ["_size;", "timestamp_end;"].iter().any(|end| line.ends_with(end));
     METADATA.lines().filter(|line| !has_size(line)).map(|line| format!("{line}\n")).collect()
@@ -365,7 +365,7 @@ fn a_packet_that_grows_all_the_time_is_shown_all_the_same() {
         bytes.push(0);
         write_piece(&folder, "stream", &bytes, 0);
         simulation.step(&folder, n * PERIOD_NS, false);
-        // The lag, how long it may wait to be decoded, and for what was decoded before.
+        // Covers the lag, the wait for a decoding, and the wait for earlier decoded events.
         let due = n.saturating_sub(26);
         assert!(simulation.events >= due, "{} of {n}, {due} are due", simulation.events);
     }
@@ -421,16 +421,16 @@ fn a_time_is_past_once_nothing_before_it_is_to_come() {
     let lag = LAG_NS as u64;
     assert!(simulation.growth.is_begun());
     assert!(is_past(&simulation, end - lag, 0) && !is_past(&simulation, end - lag + 1, 0));
-    // Time goes on where nothing happens.
+    // Time advances even if there are no events.
     assert!(!is_past(&simulation, end, lag - 1) && is_past(&simulation, end, lag));
 }
 
-/// A recorder of simulated traces that says how far they are written.
+/// A simulated recorder that publishes its progress.
 struct Recorder {
-    /// The trace's folder, below the one that is followed.
+    /// Folder of the trace, relative to the followed folder.
     folder: &'static str,
     sequence: u64,
-    /// End of each stream's file, and of its latest packet.
+    /// End offset of each stream's file, and end time of its latest packet.
     streams: Vec<(u64, u64)>,
 }
 
@@ -456,7 +456,7 @@ impl Recorder {
         (*at, *before) = (*at + bytes.len() as u64, end);
     }
 
-    /// Publishes that all is written up to `time`.
+    /// Publishes that all events up to `time` are written.
     fn publish(&mut self, root: &TemporaryFolder, time: u64) {
         self.sequence += 1;
         self.write(root, [self.sequence, time, !(self.sequence ^ time)]);
@@ -471,9 +471,9 @@ impl Recorder {
         );
     }
 
-    /// Says that all is written up to `time`, as it did before: it is believed from then on.
+    /// Publishes progress up to `time` repeatedly, so that the follower trusts it from then on.
     fn begin(&mut self, root: &TemporaryFolder, simulation: &mut Simulation, time: u64) {
-        // Known once it was found, heard once it was read, believed once it was seen to change.
+        // The polls find the trace, read its progress first, and then see the progress change.
         for before in [3, 2, 1] {
             self.publish(root, time - before);
             simulation.step(root, time - before, false);
@@ -494,7 +494,7 @@ fn what_the_recorder_says_is_written_is_shown_at_once() {
     recorder.append(&root, 0, &[BEGIN_NS + 10, BEGIN_NS + 20, BEGIN_NS + 30]);
     recorder.begin(&root, &mut simulation, BEGIN_NS);
     assert_eq!(simulation.events, 0);
-    // The horizon lies within a packet, on an event.
+    // The horizon is within a packet, at an event.
     recorder.publish(&root, BEGIN_NS + 20);
     simulation.step(&root, BEGIN_NS + 20, false);
     assert_eq!(simulation.events, 2);
@@ -502,14 +502,14 @@ fn what_the_recorder_says_is_written_is_shown_at_once() {
         simulation.growth.is_past(time.cast_signed(), Duration::from_nanos(BEGIN_NS + 50))
     };
     assert!(is_past(&simulation, BEGIN_NS + 20) && !is_past(&simulation, BEGIN_NS + 21));
-    // Nothing but what it says has changed.
+    // Only the published progress has changed.
     recorder.publish(&root, BEGIN_NS + 40);
     simulation.step(&root, BEGIN_NS + 40, false);
     assert_eq!(simulation.events, 3);
     assert!(is_past(&simulation, BEGIN_NS + 40) && !simulation.growth.is_waiting());
 }
 
-/// Events of another stream come after later ones were written.
+/// Another stream gets events that are earlier than written ones.
 #[test]
 fn a_stream_that_comes_later_is_waited_for() {
     let root = TemporaryFolder::new();
@@ -556,7 +556,7 @@ fn a_recorder_that_says_nothing_new_is_not_waited_for() {
     let root = TemporaryFolder::new();
     let mut recorder = Recorder::new(&root, "a", 1);
     let mut simulation = Simulation::default();
-    // Left from a recorder that is gone.
+    // Left by a recorder that is gone.
     recorder.append(&root, 0, &[BEGIN_NS + 10]);
     recorder.publish(&root, BEGIN_NS);
     simulation.step(&root, BEGIN_NS, false);
@@ -564,7 +564,7 @@ fn a_recorder_that_says_nothing_new_is_not_waited_for() {
     assert!(simulation.live.is_publishing(Duration::from_nanos(BEGIN_NS + 1)));
     simulation.step(&root, BEGIN_NS + 20 + LAG_NS as u64, false);
     assert_eq!(simulation.events, 1, "it was never seen to change");
-    // One that was believed is waited for, but not for ever.
+    // Trusted progress is waited for, but not forever.
     let begin = BEGIN_NS + 3 * LAG_NS as u64;
     recorder.begin(&root, &mut simulation, begin);
     recorder.append(&root, 0, &[begin + 10]);
@@ -596,7 +596,7 @@ fn of_several_traces_the_one_that_is_least_far_counts() {
     other.publish(&root, BEGIN_NS + 30);
     simulation.step(&root, BEGIN_NS + 40, false);
     assert_eq!(simulation.text(), print_whole_trace(&root)[0]);
-    // A trace of which nothing is known.
+    // A trace without progress.
     let mut third = Recorder::new(&root, "c", 1);
     one.append(&root, 0, &[BEGIN_NS + 50]);
     one.publish(&root, BEGIN_NS + 60);
@@ -606,17 +606,17 @@ fn of_several_traces_the_one_that_is_least_far_counts() {
     third.append(&root, 0, &[BEGIN_NS + 45]);
     simulation.step(&root, BEGIN_NS + 70, false);
     assert_eq!(simulation.events, 3);
-    // A complete one does not hold up the others.
+    // A complete trace does not delay the others.
     fs::write(root.join("c/trackway/complete"), "").expect("a file");
     simulation.step(&root, BEGIN_NS + 80, false);
     assert_eq!(simulation.text(), print_whole_trace(&root)[0]);
 }
 
-/// A recorder writes what there is of each stream, and a bit of what comes after what it says then.
+/// Writes each stream up to the published time and a little further, at random.
 fn check_random_flushes(seed: u64) {
     let mut random = Random::new(seed);
     let root = TemporaryFolder::new();
-    // When the events of each stream are; how many of them are in its file.
+    // Times of each stream's events, and number of events in its file.
     let mut times: Vec<Vec<u64>> = vec![Vec::new(); random.next_below(4) as usize + 1];
     for stream in &mut times {
         let mut time = BEGIN_NS;
@@ -662,13 +662,13 @@ fn what_is_flushed_is_shown_in_order_and_nothing_else() {
     (0..40).for_each(check_random_flushes);
 }
 
-/// The same trace, whose packets say their number.
+/// Returns metadata in which packets have sequence numbers.
 fn numbered_metadata() -> String {
     let number = "events_discarded;\n        integer { size = 64; align = 8; } packet_seq_num; };";
     METADATA.replace("events_discarded; };", number)
 }
 
-/// A packet of one event, as long as its number, with this number.
+/// Returns a packet of one event, with this sequence number.
 fn numbered_packet(sequence: u64, (begin, end): (u64, u64)) -> Vec<u8> {
     let mut event = end.to_le_bytes().to_vec();
     event.extend((sequence as u32).to_le_bytes());
@@ -683,7 +683,7 @@ fn numbered_packet(sequence: u64, (begin, end): (u64, u64)) -> Vec<u8> {
     packet
 }
 
-/// A tracer that keeps two files of a stream, of two packets each, beside one who follows.
+/// A followed tracer that keeps two files of a stream, of two packets each.
 struct Ring<'a> {
     root: &'a TemporaryFolder,
     simulation: Simulation,
@@ -700,7 +700,7 @@ impl<'a> Ring<'a> {
         BEGIN_NS + packets * PERIOD_NS
     }
 
-    /// Writes so many packets.
+    /// Writes `packets` packets.
     fn write(&mut self, packets: u64) {
         for _ in 0..packets {
             let (file, number) = (self.packets / 2, self.packets);
@@ -716,7 +716,7 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Reads at a time when all that is written is old enough to be shown.
+    /// Polls at an instant at which all written events are old enough to be shown.
     fn step(&mut self, ended: bool) {
         let now = Self::packet_time(self.packets) + LAG_NS.cast_unsigned();
         self.simulation.step(self.root, now, false);
@@ -728,8 +728,8 @@ impl<'a> Ring<'a> {
     }
 }
 
-/// RUN a ring of files that is followed closely, then overtakes who follows, then is cleared.
-/// EXPECT nothing missing; then so many packets; then nothing again.
+/// RUN a ring of files that is followed closely, then overtakes the follower, then is cleared.
+/// EXPECT no missing packets; then the overwritten ones; then none.
 #[test]
 fn what_was_deleted_before_it_was_shown_is_told_as_missing() {
     let root = TemporaryFolder::new();
@@ -739,7 +739,7 @@ fn what_was_deleted_before_it_was_shown_is_told_as_missing() {
         ring.step(false);
     }
     assert_eq!((ring.simulation.events, ring.reported().as_str()), (20, ""));
-    // Of packets 20 to 30, the files of 28 and 29, and of 30, are left.
+    // Of packets 20 to 30, only the files with 28 to 30 remain.
     ring.write(11);
     ring.step(false);
     assert_eq!(ring.simulation.events, 23);
@@ -753,7 +753,7 @@ fn what_was_deleted_before_it_was_shown_is_told_as_missing() {
     for file in [16, 17] {
         fs::remove_file(root.join(format!("stream.{file}"))).expect("a file");
     }
-    // What comes has numbers from the beginning.
+    // New packets are numbered from 0.
     let (begin, end) = (Ring::packet_time(ring.packets), Ring::packet_time(ring.packets + 1));
     fs::write(root.join("stream.0"), numbered_packet(0, (begin, end))).expect("a file");
     ring.packets += 1;
@@ -761,7 +761,7 @@ fn what_was_deleted_before_it_was_shown_is_told_as_missing() {
     assert_eq!((ring.simulation.events, ring.reported().as_str()), (29, ""));
 }
 
-/// A packet of events at these times.
+/// Returns a packet of events at these times.
 fn timed_packet(times: &[u64]) -> Vec<u8> {
     let event = |time: &u64| [&time.to_le_bytes()[..], &[0; 4], b"text\0"].concat();
     let events: Vec<u8> = times.iter().flat_map(event).collect();
@@ -776,7 +776,7 @@ fn time_that_goes_backward_is_reported_once_however_a_stream_grows() {
     let second = 1_000_000_000;
     let packets = [
         timed_packet(&[second, second + 5]),
-        // Behind the packet before, and within itself.
+        // Earlier than the previous packet, and out of order in itself.
         timed_packet(&[second + 2, second + 4, second + 3]),
         timed_packet(&[second + 9, second + 8]),
     ];
@@ -806,7 +806,7 @@ fn time_that_goes_backward_is_reported_once_however_a_stream_grows() {
     let expected: Vec<String> =
         expected.map(|(number, sign)| format!("({sign}{number})")).collect();
     assert_eq!(differences, expected);
-    // As of a trace that does not grow.
+    // Equal to the output for a trace that does not grow.
     let [whole_text, whole_messages] = print_whole_trace(&folder);
     assert_eq!((text, report + "\n"), (whole_text, whole_messages));
     assert!(simulation.diagnostics.has_damage());

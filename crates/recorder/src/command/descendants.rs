@@ -1,8 +1,8 @@
-//! The command's descendants that cannot be traced: static programs, other users' processes, those
-//! whose library is of another version.
+//! Descendants of the traced command that cannot be traced: static programs, processes of other
+//! users, and processes with another library version.
 //!
-//! Sampled from /proc by a thread of its own, so that buffers are drained at the same time, however
-//! many there are. A short-lived one may be missed: the numbers are reported as "at least".
+//! A thread of its own samples /proc, so that many descendants do not delay the draining of
+//! buffers. A sample may miss a short-lived process: reports give numbers as "at least".
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -20,24 +20,24 @@ use crate::elf;
 use crate::notices::Notices;
 use crate::window::processes::command_name_of;
 
-/// When the first sample is taken.
+/// Time from the start of the command to the first sample.
 const FIRST_SAMPLE_DELAY: Duration = Duration::from_millis(10);
 /// Shortest time between samples.
 const PERIOD_MIN: Duration = Duration::from_millis(50);
-/// A sample may take at most one part in so many of the time.
+/// Factor between the duration of a sample and the pause after it.
 const PAUSE_FACTOR: u32 = 50;
 /// Most processes that a sample examines.
 const PROCESSES_SAMPLED_MAX: usize = 4096;
-/// Most processes that are kept as untraced; further ones are not examined.
+/// Most untraced processes that are kept; further ones are not examined.
 const UNTRACED_MAX: usize = 1 << 16;
 
-/// Why a process cannot be traced.
+/// Reason why a process cannot be traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum UntracedReason {
     OtherUser,
-    /// The program is static, and no file that it maps has the library.
+    /// The program is static, and the process has not mapped the window through a library.
     Static,
-    /// Its library is of this version, not ours.
+    /// The process has a library of this other version.
     Library(u32),
 }
 
@@ -63,15 +63,15 @@ struct UntracedProcess {
 /// The thread that samples the descendants of one process.
 #[derive(Debug)]
 pub(crate) struct DescendantSampler {
-    /// Nothing is sent: the thread ends when this is dropped.
+    /// Sends nothing: dropping it ends the thread.
     end: Option<Sender<()>>,
-    /// None where there can be no thread.
+    /// `None` if the thread could not be started.
     thread: Option<JoinHandle<Descendants>>,
 }
 
 impl DescendantSampler {
-    /// Samples the descendants of `root` until [`Self::finish`]. The thread has the caller's mask
-    /// of signals.
+    /// Samples the descendants of `root` until [`Self::finish`]. The thread has the caller's signal
+    /// mask.
     pub(crate) fn start(root: u32) -> Self {
         let (end, is_over) = mpsc::channel::<()>();
         let sample = move || {
@@ -88,8 +88,8 @@ impl DescendantSampler {
         Self { end: Some(end), thread: thread.ok() }
     }
 
-    /// Ends the thread, after its current sample; returns its findings. The second call returns
-    /// none.
+    /// Ends the thread after its current sample. Returns the descendants found; a second call
+    /// returns none.
     pub(crate) fn finish(&mut self) -> Descendants {
         self.end = None;
         let found = self.thread.take().and_then(|thread| thread.join().ok());
@@ -97,7 +97,8 @@ impl DescendantSampler {
     }
 }
 
-/// Returns the processes in a window's table, by the ids of their own namespaces, living or not.
+/// Returns the processes in a window's table, live or dead, by their ids in their own pid
+/// namespaces.
 pub(crate) fn registered_pids(window: &Window) -> HashSet<u32> {
     let pids = (0..PROCESSES_MAX).map(|index| window.identity_at(index).pid);
     pids.filter(|&pid| pid != 0 && pid & PROCESS_ENTERING == 0).collect()
@@ -107,10 +108,10 @@ pub(crate) fn registered_pids(window: &Window) -> HashSet<u32> {
 #[derive(Debug, Default)]
 pub(crate) struct Descendants {
     root: u32,
-    /// Programs known to be static, or not.
+    /// Examined programs, with true for a static program.
     programs: HashMap<PathBuf, bool>,
     untraced: BTreeMap<u32, UntracedProcess>,
-    /// The user's windows, at the latest sample.
+    /// Windows of the user at the latest sample.
     windows: Windows,
 }
 
@@ -133,8 +134,8 @@ impl Descendants {
 
     fn examine(&mut self, pid: u32) {
         match self.untraced.get(&pid).map(|known| known.reason) {
-            // Some static programs load and run others (valgrind's tools, emulators), whose library
-            // they have then; and any may call exec.
+            // Some static programs (valgrind's tools, emulators) load and run others, and then have
+            // their library; any process may call exec.
             Some(UntracedReason::Static) => {
                 if self.windows.is_ours_in(pid) {
                     self.untraced.remove(&pid);
@@ -150,14 +151,15 @@ impl Descendants {
         self.untraced.insert(pid, UntracedProcess { name: command_name_of(pid), reason });
     }
 
-    /// Returns the reason why a process cannot be traced; `None`: it can be, or has ended.
+    /// Returns the reason why a process cannot be traced; `None` if the process can be traced or
+    /// has ended.
     fn reason(&mut self, pid: u32, folder: &Path) -> Option<UntracedReason> {
         if fs::metadata(folder).ok()?.uid() != crate::common::user::effective_uid() {
             return Some(UntracedReason::OtherUser);
         }
         let program = fs::read_link(folder.join("exe")).ok()?;
         let is_static = *self.programs.entry(program).or_insert_with_key(|_| {
-            // Through /proc, which also reaches other mount namespaces and removed files.
+            // The path in /proc also reaches other mount namespaces and removed files.
             elf::read_module(&folder.join("exe")).is_some_and(|module| module.is_static)
         });
         if is_static && !self.windows.is_ours_in(pid) {
@@ -166,8 +168,8 @@ impl Descendants {
         self.windows.other_version_of(pid).map(UntracedReason::Library)
     }
 
-    /// Reports processes that could not be traced. Static programs whose processes are among
-    /// `traced` ran another program that was.
+    /// Reports processes that could not be traced, except static programs whose process id is in
+    /// `traced`: these ran another program that was traced.
     pub(crate) fn report(&self, traced: &HashSet<u32>, notices: &Notices) {
         const NAMED_MAX: usize = 8;
         let is_untraced = |(pid, untraced): &(&u32, &UntracedProcess)| {
@@ -204,7 +206,7 @@ impl Descendants {
     }
 }
 
-/// Returns the process and its descendants, as far as a sample examines them.
+/// Returns the process and its descendants, at most as many as a sample examines.
 pub(crate) fn find_process_tree(root: u32) -> BTreeSet<u32> {
     let mut open = vec![root];
     let mut family = BTreeSet::new();
@@ -227,8 +229,8 @@ fn read_children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Returns the number of processes of this user that hold `token`, by their environment at their
-/// last exec.
+/// Returns the number of this user's processes that hold `token`, according to their environment at
+/// the last exec.
 pub(crate) fn count_token_holders(token: u64) -> usize {
     let wanted = format!("{token:x}");
     let Ok(entries) = fs::read_dir("/proc") else { return 0 };

@@ -1,4 +1,4 @@
-//! The traced command: found, started with the library in it, waited for.
+//! The traced command: finding it, starting it with the library, and its end.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _};
@@ -12,10 +12,10 @@ use trackway_sys::signal::{self, SignalReader, SignalSet};
 use crate::elf;
 use crate::error::RecordError;
 
-/// The library that every traced program loads, as messages name it.
+/// Name, in messages, of the library that every traced program loads.
 const LIBRARY_NAME: &str = "libtrackway.so";
-/// Its file: the SONAME first. `libtrackway.so` is a linker script where Trackway is installed, and
-/// the library in the folder that cargo builds in.
+/// File names of the library, the SONAME first. `libtrackway.so` is a linker script in an
+/// installation, and the library itself in cargo's build folder.
 const LIBRARY_FILES: [&str; 2] = ["libtrackway.so.1", "libtrackway.so"];
 /// Folders of libraries, relative to the folder of this program.
 const LIBRARY_FOLDERS: [[&str; 2]; 4] =
@@ -24,34 +24,33 @@ const LIBRARY_FOLDERS: [[&str; 2]; 4] =
 const TOKEN_VARIABLE: &str = "TRACKWAY_TOKEN";
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
-/// The function that the command's process calls last before exec; it may do what a child of
-/// fork(2) may.
+/// The last function that the command's process calls before exec; it must obey the limits for a
+/// child of fork(2).
 pub(crate) type PreExecHook = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
-/// Marks errors of an [`PreExecHook`] among those of starting a program, of which there is but a
-/// number.
+/// Bit that marks errors of a [`PreExecHook`]: a failed start reports only an error number.
 const FROM_PRE_EXEC_HOOK: i32 = 1 << 16;
 
-/// The command to run, with its file.
+/// A command to run, with the path of its program.
 #[derive(Debug)]
 pub(crate) struct Executable {
-    /// The program's file.
+    /// Path of the program's file.
     pub(crate) file: PathBuf,
     words: Vec<OsString>,
-    /// Variables of its environment that differ from ours.
+    /// Environment variables of the command that differ from the recorder's environment.
     pub(crate) environment: Vec<(&'static str, OsString)>,
 }
 
 impl Executable {
-    /// Finds the command as execvp(3) does.
+    /// Finds the command's program like execvp(3).
     pub(crate) fn find(words: &[OsString]) -> Result<Self, RecordError> {
         let name = words.first().map(OsString::as_os_str).unwrap_or_default();
         let file = find_program(name)?;
         Ok(Self { file, words: words.to_vec(), environment: Vec::new() })
     }
 
-    /// Returns the variables by which its program takes part: the token, and the libraries, in
-    /// front of which a sanitizer's has to be.
+    /// Returns the environment variables that enable tracing: the token, and the libraries to
+    /// preload. A sanitizer's library must precede them.
     fn tracing_environment(
         &self,
         token: u64,
@@ -70,7 +69,8 @@ impl Executable {
         ]
     }
 
-    /// Starts it, with the inherited state restored. Without libraries it does not take part.
+    /// Starts the command with the inherited state restored. Without libraries the command is not
+    /// traced.
     pub(crate) fn start(
         &self,
         token: u64,
@@ -78,7 +78,7 @@ impl Executable {
         inherited: InheritedState,
         pre_exec_hook: Option<PreExecHook>,
     ) -> Result<Child, RecordError> {
-        // By its path: else it would be searched again, which is recorded.
+        // The path avoids a second search, whose system calls would be recorded.
         let mut command = Command::new(&self.file);
         command
             .arg0(&self.words[0])
@@ -98,7 +98,7 @@ impl Executable {
                 if let Some(limit) = files_limit {
                     let _ = trackway_sys::process::set_descriptor_limit(limit);
                 }
-                // The last, so that nothing of ours is recorded.
+                // The hook is called last, so that none of the recorder's own calls is recorded.
                 let entered = pre_exec_hook.as_ref().map_or(Ok(()), |enter| enter());
                 entered.map_err(|error| {
                     let code = error.raw_os_error().unwrap_or(libc::EIO);
@@ -112,7 +112,7 @@ impl Executable {
                 RecordError::Kernel(format!("cannot record the command: {why}"), None)
             }
             (io::ErrorKind::NotFound, _) => RecordError::CommandNotFound(self.file.clone()),
-            // A lack of resources before exec, which is no fault of the command.
+            // These errors are a lack of resources before exec, not a fault of the command.
             (_, Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN)) => {
                 RecordError::io("start", &self.file)(error)
             }
@@ -124,20 +124,20 @@ impl Executable {
 /// The end of the traced command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandEnd {
-    /// With this status.
+    /// The command exited with this status.
     Exited(u8),
-    /// By this signal.
+    /// This signal ended the command.
     Killed(i32),
 }
 
-/// State that the command inherits as it was before the recorder changed its own.
+/// State that the command inherits, from before the recorder changed its own state.
 #[derive(Clone, Copy)]
 pub(crate) struct InheritedState {
-    /// Signals that were blocked.
+    /// Signal mask before the change.
     pub(crate) signals: SignalSet,
     /// True if SIGXFSZ was ignored.
     pub(crate) ignores_size_limit: bool,
-    /// The limit on open files, if it was raised.
+    /// Limit on open files before the recorder raised it; `None` if unchanged.
     pub(crate) files_limit: Option<u64>,
 }
 
@@ -145,12 +145,13 @@ pub(crate) struct InheritedState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ForwardedSignal {
     signal: i32,
-    /// The kernel sent it (a key on the terminal, a hangup), not a process.
+    /// True if the kernel sent the signal (a key on the terminal, a hangup), false if a process
+    /// did.
     by_kernel: bool,
 }
 
 impl ForwardedSignal {
-    /// Signals that users send to the programs they started, and that would end the recorder.
+    /// Returns the signals that users send to started programs, and that would end the recorder.
     pub(crate) fn all() -> SignalSet {
         let named = [
             libc::SIGINT,
@@ -170,13 +171,13 @@ impl ForwardedSignal {
         reader.next().map(|(signal, by_kernel)| Self { signal, by_kernel })
     }
 
-    /// Returns the signal to send to the command. The terminal's own signals have reached it
-    /// already.
+    /// Returns the signal to send to the command; `None` for a signal of a key, which the terminal
+    /// has already sent to the command.
     pub(crate) const fn forwarded(self) -> Option<i32> {
         if self.is_key() { None } else { Some(self.signal) }
     }
 
-    /// Makes this signal, from the terminal or the kernel, or from a process.
+    /// Makes a received signal, sent by the kernel (for example, the terminal) or by a process.
     #[cfg(test)]
     pub(crate) const fn new(signal: i32, by_kernel: bool) -> Self {
         Self { signal, by_kernel }
@@ -186,7 +187,7 @@ impl ForwardedSignal {
         self.signal
     }
 
-    /// Its name, as kill(1) has it.
+    /// Returns the signal's name, as in kill(1).
     pub(crate) const fn name_of(signal: i32) -> &'static str {
         match signal {
             libc::SIGINT => "SIGINT",
@@ -197,22 +198,22 @@ impl ForwardedSignal {
         }
     }
 
-    /// Returns true if a key on the terminal sent it: to the command, too.
+    /// Returns true if a key on the terminal sent the signal, also to the command.
     pub(crate) const fn is_key(self) -> bool {
         self.by_kernel && matches!(self.signal, libc::SIGINT | libc::SIGQUIT)
     }
 
-    /// Returns true if a process requests the end of the recording with it.
+    /// Returns true if a process requests the end of the recording with the signal.
     pub(crate) const fn requests_end(self) -> bool {
         !self.by_kernel && matches!(self.signal, libc::SIGINT | libc::SIGTERM)
     }
 
-    /// Returns true if it ends the recording after a signal that requested that.
+    /// Returns true if the signal ends the recording after an earlier signal requested its end.
     pub(crate) const fn confirms_end(self) -> bool {
         self.ends_programs() && !self.is_key()
     }
 
-    /// Returns true if it interrupts the writing of a trace's end.
+    /// Returns true if the signal interrupts the final writing of a trace.
     pub(crate) fn interrupts(self) -> bool {
         self.ends_programs() && !signal::is_ignored(self.signal)
     }
@@ -222,7 +223,7 @@ impl ForwardedSignal {
     }
 }
 
-/// Returns the value of `variable` with `value` added: in front, or at the end.
+/// Returns the value of environment variable `variable` with `value` added, in front or at the end.
 fn join_variable(variable: &str, in_front: bool, value: OsString) -> OsString {
     let Some(theirs) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {
         return value;
@@ -278,7 +279,7 @@ fn is_executable(status: &std::fs::Metadata) -> bool {
 
 /// Returns the paths of these preload helpers and of libtrackway.so, beside this program.
 ///
-/// It is the last: so the helpers' functions are in front of those that it wraps itself (vfork,
+/// libtrackway.so is last: so the helpers' functions precede those that it wraps itself (vfork,
 /// clone), and its constructor runs before theirs, which may record.
 pub(crate) fn find_preload_libraries(
     helpers: &[&'static str],
@@ -300,12 +301,12 @@ pub(crate) fn find_preload_libraries(
         .collect()
 }
 
-/// Returns the exit status of a shell for a command that this signal ended.
+/// Returns a shell's exit status for a command that this signal ended.
 pub(crate) fn status_of_signal(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
-/// Finds the ELF file of this library in the folders of libraries, relative to `folder`.
+/// Finds the ELF file of the library `name` in the library folders, relative to `folder`.
 fn find_library(folder: &Path, name: &'static str) -> Option<PathBuf> {
     let files = if name == LIBRARY_NAME { &LIBRARY_FILES[..] } else { &[name] };
     LIBRARY_FOLDERS
@@ -316,15 +317,15 @@ fn find_library(folder: &Path, name: &'static str) -> Option<PathBuf> {
         .find(|path| is_elf(path))
 }
 
-/// Returns true if the dynamic loader can load this file: linker scripts have the names of
-/// libraries, too.
+/// Returns true if the dynamic loader can load this file; linker scripts may have a library's name,
+/// too.
 fn is_elf(path: &Path) -> bool {
     let mut magic = [0; 4];
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
     read.is_ok() && magic == object::elf::ELFMAG
 }
 
-/// Converts an exit status.
+/// Converts a process's exit status.
 pub(crate) fn command_end_from(status: ExitStatus) -> CommandEnd {
     match (status.code(), status.signal()) {
         (Some(code), _) => CommandEnd::Exited(code as u8),

@@ -1,9 +1,9 @@
-//! Processes whose libtrackway.so is of another version: they use another window, which a recorder
-//! of this version does not serve, and would otherwise only be missed.
+//! Processes whose libtrackway.so has another version. They use another window, which a recorder of
+//! this version does not serve, so without a report they would silently be missing.
 //!
-//! A window's version is in its file's name, so the mapping shows the version of a process's
-//! library. Files are identified by device and inode: the process that made a window mapped it
-//! before it had a name, and /proc never shows that name.
+//! The file name of a window has its version, so a process's mapping shows the version of its
+//! library. Device and inode identify the files, not the name in /proc: the process that made a
+//! window mapped it before it had a name, and /proc never shows that name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,8 +14,8 @@ use trackway_abi::ABI_VERSION;
 
 use crate::window::processes::read_proc;
 
-/// Returns processes of this user by the version of their window, if that is not ours, as far as
-/// /proc shows them.
+/// Returns processes of this user by the version of their window, if /proc shows a version other
+/// than this recorder's.
 pub fn other_versions() -> BTreeMap<u32, Vec<u32>> {
     let mut found: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     let windows = Windows::scan();
@@ -35,17 +35,18 @@ pub fn other_versions() -> BTreeMap<u32, Vec<u32>> {
 /// The user's windows, of all versions.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Windows {
-    /// Version and file of each; a file as proc_pid_maps(5) writes device and inode.
+    /// Version and file of each window; the file as device and inode in the form of
+    /// proc_pid_maps(5).
     files: Vec<(u32, String)>,
 }
 
 impl Windows {
-    /// Returns the windows that exist now.
+    /// Returns the calling user's existing windows.
     pub(crate) fn scan() -> Self {
         Self::scan_users([crate::common::user::effective_uid()])
     }
 
-    /// Returns the windows of these users, and those of the calling user, that exist now.
+    /// Returns the existing windows of these users and of the calling user.
     pub(crate) fn scan_users(users: impl IntoIterator<Item = u32>) -> Self {
         let folder = crate::window::handle::window_folder();
         let mut users: BTreeSet<u32> = users.into_iter().collect();
@@ -67,18 +68,18 @@ impl Windows {
         Self { files: files.collect() }
     }
 
-    /// Returns true if there is none of another version: then no process needs to be checked.
+    /// Returns true if no window has another version: then no process needs to be checked.
     pub(crate) fn is_ours_alone(&self) -> bool {
         self.files.iter().all(|(version, _)| *version == ABI_VERSION)
     }
 
-    /// Returns true if a process has mapped the user's window of this version.
+    /// Returns true if a process has mapped a window of this version.
     pub(crate) fn is_ours_in(&self, pid: u32) -> bool {
         let Ok(maps) = read_proc(&format!("/proc/{pid}/maps")) else { return false };
         self.versions_in(&maps).any(|version| version == ABI_VERSION)
     }
 
-    /// Returns the version of a process's window, if that is not ours.
+    /// Returns the version of a process's window if it differs from this recorder's.
     pub(crate) fn other_version_of(&self, pid: u32) -> Option<u32> {
         if self.is_ours_alone() {
             return None;
@@ -86,8 +87,8 @@ impl Windows {
         self.other_version_in(&read_proc(&format!("/proc/{pid}/maps")).ok()?)
     }
 
-    /// Returns the other version in proc_pid_maps(5). A process that has our window as well can be
-    /// traced.
+    /// Returns the other window version in proc_pid_maps(5); `None` if the process also has a
+    /// window of this version, and so can be traced.
     fn other_version_in(&self, maps: &str) -> Option<u32> {
         let mut other = None;
         for version in self.versions_in(maps) {
@@ -109,7 +110,7 @@ impl Windows {
     }
 }
 
-/// Compares a version with ours: "newer" or "older".
+/// Compares a version with this recorder's: "newer" or "older".
 pub fn describe_age(version: u32) -> &'static str {
     if version > ABI_VERSION { "newer" } else { "older" }
 }

@@ -1,4 +1,4 @@
-//! The traced command and its processes: launched, watched, and the library that they load.
+//! The traced command and its processes: start, observation, and the versions of their library.
 
 pub(crate) mod descendants;
 pub(crate) mod launch;

@@ -1,7 +1,7 @@
-//! Dates as they stand in names and marks of traces.
+//! Dates as used in names and marks of traces.
 
-/// Formats seconds since the epoch: `20261121T025621`. After Hinnant, "chrono-Compatible Low-Level
-/// Date Algorithms", civil_from_days.
+/// Formats seconds since the epoch as UTC: `20261121T025621`. After Hinnant, "chrono-Compatible
+/// Low-Level Date Algorithms", civil_from_days.
 pub(crate) fn format_utc(seconds: u64) -> String {
     let (days, time) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;

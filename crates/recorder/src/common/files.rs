@@ -5,11 +5,11 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// Opens a file: nothing but a regular one, since a pipe would be waited for.
+/// Opens a regular file; any other file, such as a pipe, could block.
 ///
 /// # Errors
 ///
-/// If it cannot be opened, is a link, or is something else.
+/// If the file cannot be opened, is a link, or is not regular.
 pub(crate) fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
@@ -18,7 +18,7 @@ pub(crate) fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result
     Ok(file)
 }
 
-/// Why nothing can be written to a folder that was removed.
+/// Error of a write to a folder that was removed.
 #[derive(Debug)]
 pub(crate) struct Removed;
 
@@ -30,7 +30,7 @@ impl core::fmt::Display for Removed {
 
 impl std::error::Error for Removed {}
 
-/// Returns true if the error reports a removed folder, whose contents are lost for good.
+/// Returns true if the error reports a removed folder, whose contents are lost permanently.
 pub(crate) fn reports_removal(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Removed>())
 }

@@ -1,4 +1,4 @@
-//! Leaves without a subject of their own: dates, files, numbers in words, the user.
+//! Small helpers: dates, files, numbers in words, the user.
 
 pub(crate) mod date;
 pub(crate) mod files;

@@ -1,6 +1,6 @@
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
-/// A number of things, and the singular of their name.
+/// A number of things, with the singular of their name.
 #[derive(Debug, Clone, Copy)]
 pub struct Counted(pub u64, pub &'static str);
 

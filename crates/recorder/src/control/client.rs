@@ -1,4 +1,4 @@
-//! Asking a session's recorder.
+//! Client of a session's recorder: sends requests over the control socket.
 
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -16,45 +16,44 @@ use super::RunFolder;
 use crate::error::RecordError;
 use crate::window::processes::read_proc;
 
-/// Time after which a missing answer causes a check whether the recorder is stopped.
+/// Period after which a missing answer causes a check if the recorder is stopped.
 const STOP_CHECK_PERIOD: Duration = Duration::from_secs(2);
-/// Longest time until a recorder answers a request that takes a moment, however busy the machine
-/// is.
+/// Longest time until a recorder answers a short request, however busy the machine is.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest time until a recorder reads a request that takes long: it may serve another such request
-/// before. One that has no descriptor for the connection never reads it.
+/// Longest time until a recorder reads a long request: it may serve another long request first. A
+/// recorder without a descriptor for the connection never reads the request.
 const READ_TIMEOUT: Duration = Duration::from_secs(300);
-/// Number of such times that a recorder may take to exit after the end of its session.
+/// Most periods of [`STOP_CHECK_PERIOD`] that a recorder may take to exit after its session's end.
 const EXIT_CHECKS_MAX: u32 = 10;
 
 /// Limits of the wait for an answer.
 #[derive(Debug, Clone, Copy)]
 struct AnswerLimits {
     patience: Duration,
-    /// True if there is no limit once the request has been read.
+    /// True if the wait has no limit once the request has been read.
     until_read: bool,
 }
 
-/// A connection to a session's recorder.
+/// Connection to a session's recorder.
 #[derive(Debug)]
 pub struct Session {
     name: String,
-    /// The log of its recorder.
+    /// Path of the recorder's log.
     log: PathBuf,
     pid: u32,
     stream: BufReader<UnixStream>,
-    /// Longest time until an answer, if the request has a limit.
+    /// Longest time until the answer to a short request.
     pub(super) patience: Duration,
-    /// Longest time until a request without such a limit is read.
+    /// Longest time until a long request is read.
     pub(super) read_patience: Duration,
 }
 
 impl Session {
-    /// Connects to the session of this name.
+    /// Connects to the session with this name.
     ///
     /// # Errors
     ///
-    /// If there is none, or its recorder is dead.
+    /// If the session does not exist, or its recorder is dead.
     pub fn connect(folder: &RunFolder, name: &str) -> Result<Self, RecordError> {
         let path = folder.socket(name);
         let Some(owner) = folder.owner()? else {
@@ -71,13 +70,13 @@ impl Session {
             Err(error) => return Err(RecordError::io("connect to", path)(error)),
         };
         let who = socket_peer(stream.as_raw_fd()).ok();
-        // In another user's run folder only that user's recorder answers, not one of root's.
+        // In another user's run folder only a recorder of that user may answer, not one of root.
         let is_his =
             |user: u32| user == owner || user == 0 && owner == crate::common::user::effective_uid();
         if who.is_none_or(|who| !is_his(who.user)) {
             return Err(RecordError::RunFolder(folder.path().to_owned()));
         }
-        // A recorder that reads nothing is not written to without end either.
+        // Bound the writes, too: a recorder may read nothing.
         stream
             .set_read_timeout(Some(STOP_CHECK_PERIOD))
             .and_then(|()| stream.set_write_timeout(Some(ANSWER_TIMEOUT)))
@@ -98,8 +97,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the recorder refuses ([`RecordError::Refused`]), is stopped, or dies; if it has not
-    /// answered a short request after a minute; or if it has not read a long one after five.
+    /// If the recorder refuses ([`RecordError::Refused`]), is stopped, or dies. If it has not
+    /// answered a short request after a minute, or not read a long request after five.
     pub fn request(&mut self, request: Request) -> Result<Answer, RecordError> {
         let limit = match may_take_long(&request) {
             true => AnswerLimits { patience: self.read_patience, until_read: true },
@@ -111,7 +110,7 @@ impl Session {
         line.push(b'\n');
         let line = match self.stream.get_mut().write_all(&line) {
             Ok(()) => self.read_line(limit)?,
-            // A client that was refused at once has an answer before it could send a request.
+            // A client that was refused at once receives its answer before it could send a request.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => self.read_line(limit)?,
             Err(error) => return Err(self.connection_error(error)),
         };
@@ -122,8 +121,8 @@ impl Session {
         }
     }
 
-    /// Waits until the recorder has exited, once it has ended the session: its name is free then.
-    /// The wait is bounded.
+    /// Waits until the recorder has exited after the session's end, so that the session's name is
+    /// free. The wait is bounded.
     pub fn wait_for_end(mut self) {
         let mut byte = [0];
         for _ in 0..EXIT_CHECKS_MAX {
@@ -131,7 +130,7 @@ impl Session {
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
                         && !is_stopped(self.pid) => {}
-                // The end of the stream, or an answer without a request.
+                // The stream has ended, or an answer arrived without a request.
                 _ => break,
             }
         }
@@ -153,12 +152,12 @@ impl Session {
         )))
     }
 
-    /// Returns true if the request has not been read.
+    /// Returns true if the recorder has not read the request.
     fn is_unread(&self) -> bool {
         wait::is_unread(self.stream.get_ref().as_raw_fd()).unwrap_or(false)
     }
 
-    /// Reads an answer, up to this limit.
+    /// Reads an answer, within this limit.
     fn read_line(&mut self, limit: AnswerLimits) -> Result<String, RecordError> {
         let (mut line, end) = (Vec::new(), Instant::now() + limit.patience);
         loop {
@@ -194,8 +193,8 @@ impl Session {
     }
 }
 
-/// Returns true if the recorder writes buffered events before it answers: that takes as long as the
-/// disk, which is unknown.
+/// Returns true if the recorder writes buffered events before it answers. The duration depends on
+/// the disk, and is unknown.
 const fn may_take_long(request: &Request) -> bool {
     match request {
         Request::Stop
@@ -216,10 +215,10 @@ const fn may_take_long(request: &Request) -> bool {
     }
 }
 
-/// Returns true if a process is stopped, by a signal or a debugger: proc_pid_stat(5).
+/// Returns true if a process is stopped by a signal or a debugger: proc_pid_stat(5).
 fn is_stopped(pid: u32) -> bool {
     let status = read_proc(&format!("/proc/{pid}/stat")).unwrap_or_default();
-    // After the name, which may contain anything.
+    // The state follows the name, which may contain any character.
     let state = status.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     matches!(state, Some('T' | 't'))
 }

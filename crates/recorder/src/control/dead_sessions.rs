@@ -1,8 +1,8 @@
-//! Sessions whose recorders are dead: their identity, and their remains.
+//! Sessions with dead recorders: their identities and their remains.
 //!
-//! A recorder writes the identity of its trace into the lock file of its name. The file stays when
-//! the recorder is killed, so that the name leads to the trace to be recovered; it is removed with
-//! the name once no event of the session is in memory any more.
+//! A recorder writes the identity of its trace into the lock file of the session's name. The file
+//! stays when the recorder is killed, so that the name leads to the trace for recovery. It is
+//! removed once no event of the session is in memory any more.
 //!
 //! ```text
 //! uuid=0123…cdef      identity of the trace, and of the session in the user's own window
@@ -27,34 +27,35 @@ use crate::notices::Notices;
 use crate::window::handle::WindowHandle;
 use crate::window::shared_text::uuid_of;
 
-/// Largest lock file that is read back, in bytes: an identity and a path.
+/// Largest lock file that is read, in bytes: an identity and a path.
 const LOCK_BYTES_MAX: u64 = 16 << 10;
 
-/// A session whose recorder is dead.
+/// Remains of a session whose recorder is dead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadSession {
-    /// The folder of its trace, absolute; none: it was killed before there was one.
+    /// Absolute path of the trace's folder; `None` if the recorder was killed before it created
+    /// one.
     pub folder: Option<PathBuf>,
-    /// True if its events are still in memory; if not, it has been recovered.
+    /// True if events of the session are still in memory; false after recovery.
     pub is_in_memory: bool,
-    /// True if its trace has kernel events that are not completed.
+    /// True if the trace has kernel events that are not completed.
     pub is_kernel_left: bool,
 }
 
 impl DeadSession {
-    /// Returns true if there is something to recover.
+    /// Returns true if the session has anything to recover.
     pub const fn is_recoverable(&self) -> bool {
         self.is_in_memory || self.is_kernel_left
     }
 }
 
-/// The identity of a session, which its recorder writes down.
+/// Identity of a session, which its recorder writes into the lock file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionIdentity {
     /// Identity of the trace, and of the session in the user's own window.
     pub(crate) uuid: [u8; 16],
-    /// Path of the trace, absolute.
+    /// Absolute path of the trace.
     pub(crate) folder: PathBuf,
 }
 
@@ -75,11 +76,11 @@ impl SessionIdentity {
     }
 }
 
-/// The sessions in windows whose recorders may be dead.
+/// Sessions in windows that may still need recovery.
 struct UnrecoveredSessions {
     /// Identities of sessions in the user's own window.
     uuids: Vec<[u8; 16]>,
-    /// Folders of sessions over several users that are not recovered in all windows.
+    /// Folders of sessions over several users that are not yet recovered in all windows.
     folders: Vec<PathBuf>,
 }
 
@@ -91,7 +92,7 @@ impl UnrecoveredSessions {
         let handle =
             match WindowHandle::open_for(windows, crate::common::user::effective_uid(), false) {
                 Ok(handle) => handle,
-                // Its contents are lost.
+                // The contents of the window are lost.
                 Err(RecordError::Window(
                     _,
                     OpenError::Absent | OpenError::Truncated | OpenError::NotAWindow,
@@ -115,8 +116,8 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// If it cannot be known, as when the user's window cannot be opened, or the folder is another
-    /// user's: its contents are not to be believed.
+    /// If the remains cannot be determined, for example because the user's window cannot be opened.
+    /// If the folder belongs to another user, whose files must not be trusted.
     pub fn find_dead_session(&self, name: &str) -> Result<DeadSession, RecordError> {
         self.check()?;
         let Some(identity) = self.identity_of(name) else { return Ok(DeadSession::default()) };
@@ -127,8 +128,8 @@ impl RunFolder {
         Ok(DeadSession { folder: Some(identity.folder), is_in_memory, is_kernel_left })
     }
 
-    /// Completes the kernel events of dead sessions, as far as possible, and reports that. Returns
-    /// true if there was any.
+    /// Completes the kernel events of dead sessions as far as possible, and reports that. Returns
+    /// true if any session had such events.
     pub(crate) fn complete_kernel_parts(&self, notices: &Notices) -> bool {
         let names = self.check().and_then(|_| self.names()).unwrap_or_default();
         let dead = names.iter().filter(|name| !self.is_alive(name));
@@ -138,8 +139,8 @@ impl RunFolder {
         settled.count() > 0
     }
 
-    /// Removes the names of dead sessions without events in memory, in the user's window in the
-    /// folder `windows` or in others', whose traces are complete.
+    /// Removes the names of dead sessions whose traces are complete and whose events are in no
+    /// window. `windows` is the folder of the user's own window.
     pub(crate) fn remove_recovered_names(&self, windows: &Path) -> Result<(), RecordError> {
         self.check()?;
         let mut names = self.names()?;
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(run.identity_of("web"), Some(build_identity(b"/t")), "of the dead, too");
     }
 
-    /// A session over several users, with an unrecovered window.
+    /// Tests a session over several users, with a window that is not recovered.
     #[test]
     fn who_does_not_begin_leaves_what_is_known_of_the_dead() {
         let temporary = TemporaryFolder::new();
@@ -205,7 +206,7 @@ mod tests {
         fs::write(run.socket("web"), "").expect("a file");
         let living = run.claim("web").expect("the name");
         assert_eq!(run.identity_of("web"), Some(build_identity(b"/t")));
-        // Its recorder is dead, too: a locked origin file is not recovered.
+        // The recorder of the other part is dead, too: recovery skips a locked origin file.
         drop(part);
         drop(living);
         assert_eq!(run.identity_of("web"), Some(build_identity(b"/t")), "the create was refused");

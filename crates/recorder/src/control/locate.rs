@@ -1,8 +1,8 @@
-//! Locations of users' run folders, and the sessions that root may control in addition to its own.
+//! Paths of users' run folders, and the sessions that root may control in addition to its own.
 //!
-//! Main invariant: in another user's folder, root only sends requests: it makes, locks and removes
-//! no file there, and believes no path that is written there. The answering process must belong to
-//! that user.
+//! Main invariant: in another user's folder, root only sends requests. Root creates, locks and
+//! removes no file there, and trusts no path that is written there. The answering process must
+//! belong to that user.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 use super::{FOLDER_VARIABLE, RunFolder};
 use crate::error::RecordError;
 
-/// Folder in which systemd-logind(8) makes users' runtime folders.
+/// Folder in which systemd-logind(8) creates users' runtime folders.
 const RUNTIME_FOLDERS: &str = "/run/user";
 
 impl RunFolder {
-    /// Returns the calling user's, which need not exist.
+    /// Returns the calling user's run folder, which need not exist.
     pub fn new() -> Self {
         let user = crate::common::user::effective_uid();
         let called_by_sudo = sudo_user().filter(|caller| *caller == user);
-        // The environment of a root process that became this user may still name root's.
+        // After root's process switched to this user, the environment may still name root's folder.
         let is_ours = |folder: &OsString| {
             fs::symlink_metadata(folder).map_or(true, |status| status.uid() == user)
         };
@@ -30,13 +30,13 @@ impl RunFolder {
         Self { path: run_folder_path(user, std::env::var_os(FOLDER_VARIABLE), runtime) }
     }
 
-    /// Returns true if the environment names it (`TRACKWAY_RUN_DIR`).
+    /// Returns true if the environment names the run folder (`TRACKWAY_RUN_DIR`).
     pub fn is_named() -> bool {
         std::env::var_os(FOLDER_VARIABLE).is_some_and(|value| !value.is_empty())
     }
 
-    /// Returns the calling user's, and after it, under sudo(8), that of the user who called it: it
-    /// has the sessions of `sudo trackway record`, which records as that user.
+    /// Returns the calling user's run folder and, under sudo(8), the folder of the user who called
+    /// sudo: it has the sessions of `sudo trackway record`, which records as that user.
     pub fn all() -> Vec<Self> {
         let caller =
             sudo_user().filter(|_| crate::common::user::effective_uid() == 0 && !Self::is_named());
@@ -48,25 +48,25 @@ impl RunFolder {
         std::iter::once(Self::new()).chain(others).collect()
     }
 
-    /// Returns the run folder of session `name`: the first of [`Self::all`] that has its socket, or
-    /// the calling user's.
+    /// Returns the run folder of session `name`: the first folder of [`Self::all`] that has its
+    /// socket, or else the calling user's folder.
     pub fn of(name: &str) -> Self {
         let has_it = |folder: &Self| fs::symlink_metadata(folder.socket(name)).is_ok();
         Self::all().into_iter().find(has_it).unwrap_or_default()
     }
 
-    /// Returns true if it is the calling user's own, as far as there is one.
+    /// Returns true if the folder belongs to the calling user, or does not exist.
     pub fn is_own(&self) -> bool {
         self.check().is_ok()
     }
 
-    /// Returns its owner, if the calling user may control sessions there; `None`: the folder does
-    /// not exist.
+    /// Returns the owner of the folder, if the calling user may control sessions there; `None` if
+    /// the folder does not exist.
     ///
     /// # Errors
     ///
-    /// If others could answer in the place of a session, because the folder is not this user's
-    /// alone. Root may send requests in a folder that is another user's alone.
+    /// If other users can write to the folder, so that they could answer instead of a session. Root
+    /// may send requests in a folder that only its owner can write.
     pub(crate) fn owner(&self) -> Result<Option<u32>, RecordError> {
         let refused = match self.check() {
             Ok(is_there) => return Ok(is_there.then(crate::common::user::effective_uid)),
@@ -87,8 +87,8 @@ fn sudo_user() -> Option<u32> {
     std::env::var("SUDO_UID").ok()?.parse().ok().filter(|uid| *uid != 0)
 }
 
-/// Returns a user's runtime folder if no environment names it, as under sudo(8): the user's own
-/// commands use it.
+/// Returns a user's runtime folder if no environment variable names it, as under sudo(8). The
+/// user's own commands use that folder.
 fn runtime_folder_of(base: &Path, user: u32) -> Option<OsString> {
     let path = base.join(user.to_string());
     let is_his = |status: fs::Metadata| {
@@ -97,10 +97,10 @@ fn runtime_folder_of(base: &Path, user: u32) -> Option<OsString> {
     fs::symlink_metadata(&path).is_ok_and(is_his).then(|| path.into())
 }
 
-/// Returns the path of a user's run folder. If none is `named`, root's has a fixed place, whatever
-/// its runtime folder is: sessions that systemd started are to be found from a shell.
+/// Returns the path of a user's run folder. Unless the path is `named`, root's folder is fixed and
+/// independent of `runtime`: a shell must find sessions that systemd started.
 fn run_folder_path(user: u32, named: Option<OsString>, runtime: Option<OsString>) -> PathBuf {
-    // basedir-spec: a relative one is to be ignored.
+    // The XDG basedir specification requires that relative paths are ignored.
     let runtime = runtime.map(PathBuf::from).filter(|path| path.is_absolute());
     match (named.filter(|path| !path.is_empty()), runtime) {
         (Some(named), _) => named.into(),

@@ -1,4 +1,4 @@
-//! The control of sessions: a Unix socket for each, in a folder of the user's own.
+//! Control of sessions: each has a Unix socket, in a folder that belongs to its user.
 //!
 //! ```text
 //! $TRACKWAY_RUN_DIR, /run/trackway (root), $XDG_RUNTIME_DIR/trackway, or /tmp/trackway-UID    0700
@@ -8,8 +8,8 @@
 //!     UUID.part    where the trace of a session in another user's window is: `origin_file`
 //! ```
 //!
-//! Only the user (and root) gets there; the kernel reports the user of each connection all the
-//! same. Root in another user's folder: `locate`.
+//! Only the user and root can access the folder; the kernel also reports the user of each
+//! connection. For root in another user's folder, see `locate`.
 
 pub mod client;
 mod dead_sessions;
@@ -35,40 +35,41 @@ pub use request_parser::RequestParser;
 use crate::common::files::open_regular;
 use crate::error::RecordError;
 
-/// Environment variable with the folder of control sockets.
+/// Environment variable that names the folder of control sockets.
 const FOLDER_VARIABLE: &str = "TRACKWAY_RUN_DIR";
 const SOCKET_EXTENSION: &str = "sock";
 const LOCK_EXTENSION: &str = "lock";
 const LOG_EXTENSION: &str = "log";
 
-/// Number of attempts to take a name, and the pause between them: a process that checks whether its
-/// recorder lives, or removes a dead one's files, has the lock for a moment.
+/// Number of attempts to claim a name. Another process may hold the lock for a moment: to check if
+/// the recorder lives, or to remove a dead recorder's files.
 const CLAIM_TRIES: usize = 20;
+/// Pause between two attempts to claim a name.
 const CLAIM_PAUSE: Duration = Duration::from_millis(1);
 
-/// The folder of a user's control sockets.
+/// Folder of a user's control sockets.
 #[derive(Debug, Clone)]
 pub struct RunFolder {
     path: PathBuf,
 }
 
 impl RunFolder {
-    /// Makes one of this path.
+    /// Returns the run folder with this path.
     #[cfg(test)]
     pub(crate) fn from_path(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// Returns its path.
+    /// Returns the path of the run folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes it, if it is not there.
+    /// Creates the run folder, if it does not exist.
     ///
     /// # Errors
     ///
-    /// If it cannot be made, or other users could get there.
+    /// If the folder cannot be created, or other users can access it.
     pub fn make(&self) -> Result<(), RecordError> {
         match DirBuilder::new().mode(0o700).create(&self.path) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -79,11 +80,11 @@ impl RunFolder {
         self.check().map(|_| ())
     }
 
-    /// Returns true if it exists.
+    /// Returns true if the run folder exists.
     ///
     /// # Errors
     ///
-    /// If it is not this user's alone: its owner could answer in the place of a session.
+    /// If it does not belong to this user only: its owner could answer instead of a session.
     pub fn check(&self) -> Result<bool, RecordError> {
         let status = match fs::symlink_metadata(&self.path) {
             Ok(status) => status,
@@ -97,11 +98,11 @@ impl RunFolder {
         Ok(true)
     }
 
-    /// Returns the names of the sessions that have a socket, in order; their recorders may be dead.
+    /// Returns the sorted names of the sessions that have a socket; their recorders may be dead.
     ///
     /// # Errors
     ///
-    /// If the folder is one where others could answer in their place, or cannot be read.
+    /// If other users could answer instead of the sessions, or the folder cannot be read.
     pub fn names(&self) -> Result<Vec<String>, RecordError> {
         if self.owner()?.is_none() {
             return Ok(Vec::new());
@@ -124,7 +125,7 @@ impl RunFolder {
         self.path.join(format!("{name}.{kind}"))
     }
 
-    /// Returns the socket of session `name`.
+    /// Returns the path of the control socket of session `name`.
     pub(crate) fn socket(&self, name: &str) -> PathBuf {
         self.file(name, SOCKET_EXTENSION)
     }
@@ -141,14 +142,14 @@ impl RunFolder {
             || self.accepts_connections(name)
     }
 
-    /// Removes the files of a dead recorder; those that may be a living one's stay.
+    /// Removes the files of a dead recorder; keeps files that may belong to a living recorder.
     pub fn clean(&self, name: &str) {
         if !self.is_own() {
             return;
         }
-        // No other process takes the name while we have it.
+        // No other process can claim the name while this process holds the lock.
         let Ok(Some(lock)) = self.try_lock(name) else { return };
-        // A recorder whose lock file was removed still has the name.
+        // A recorder whose lock file was removed still owns the name.
         match self.accepts_connections(name) {
             true => self.remove_lock(name),
             false => self.remove(name),
@@ -156,31 +157,31 @@ impl RunFolder {
         drop(lock);
     }
 
-    /// Returns true if a recorder accepts at the socket of session `name`: if its lock file was
-    /// removed, as old temporary files are, nothing else shows that the recorder lives.
+    /// Returns true if a recorder accepts connections at the socket of session `name`. If its lock
+    /// file was removed, like old temporary files are, nothing else shows that it lives.
     fn accepts_connections(&self, name: &str) -> bool {
         UnixStream::connect(self.socket(name)).is_ok()
     }
 
-    /// Takes back the lock file that we hold: a name is not free that is a living recorder's.
+    /// Removes the lock file that this process created: the name belongs to a living recorder.
     fn remove_lock(&self, name: &str) {
-        // It makes its own again.
+        // The living recorder creates its own lock file again.
         let _ = fs::remove_file(self.file(name, LOCK_EXTENSION));
     }
 
-    /// Removes the files of session `name`, which is ours.
+    /// Removes the files of session `name`, which this process owns.
     fn remove(&self, name: &str) {
-        // The lock last: until it is removed, the name is taken. Files that stay are harmless.
+        // Remove the lock file last: it reserves the name. Other files that stay are harmless.
         for kind in [SOCKET_EXTENSION, LOG_EXTENSION, LOCK_EXTENSION] {
             let _ = fs::remove_file(self.file(name, kind));
         }
     }
 
-    /// Takes the name of a session, for the lifetime of the result.
+    /// Claims the name of a session, for the lifetime of the result.
     ///
     /// # Errors
     ///
-    /// If there is one of that name, or the folder cannot be used.
+    /// If a session with this name exists, or the folder cannot be used.
     pub(crate) fn claim(&self, name: &str) -> Result<ClaimedName, RecordError> {
         self.make()?;
         for _ in 0..CLAIM_TRIES {
@@ -192,7 +193,7 @@ impl RunFolder {
                     self.remove_lock(name);
                     break;
                 }
-                // The dead session's identity stays until ours is written down.
+                // The dead session's identity stays until this process writes its own.
                 let is_of_the_dead = Cell::new(self.identity_of(name).is_some());
                 let (folder, name) = (self.clone(), name.to_owned());
                 return Ok(ClaimedName { folder, name, lock, identity: None, is_of_the_dead });
@@ -202,14 +203,14 @@ impl RunFolder {
         Err(RecordError::SessionExists(name.to_owned()))
     }
 
-    /// Locks a name; `None`: another process has it.
+    /// Locks a name; returns `None` if another process holds the lock.
     fn try_lock(&self, name: &str) -> io::Result<Option<File>> {
         let path = self.file(name, LOCK_EXTENSION);
         let mut options = fs::OpenOptions::new();
         let options = options.write(true).create(true).truncate(false).mode(0o600);
         let lock = open_regular(&path, options)?;
         match lock.try_lock() {
-            // The previous owner may have removed it at its end.
+            // The previous owner may have removed the lock file at its end.
             Ok(()) => Ok(is_file_at(&lock, &path).then_some(lock)),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
@@ -219,11 +220,11 @@ impl RunFolder {
 
 /// Replaces the contents of a file by `text`.
 fn replace_contents(file: &File, text: &[u8]) -> io::Result<()> {
-    // From its begin: it may have been written before.
+    // Write from the beginning: the file may have older contents.
     file.set_len(0).and_then(|()| file.write_all_at(text, 0))
 }
 
-/// Returns true if this file is the one at `path`.
+/// Returns true if `file` is the file at `path`.
 fn is_file_at(file: &File, path: &Path) -> bool {
     let identity = |status: fs::Metadata| (status.dev(), status.ino());
     let ours = file.metadata().map(identity);
@@ -236,21 +237,21 @@ impl Default for RunFolder {
     }
 }
 
-/// The name of a session of ours. Its files are removed with it, unless they have the identity of a
-/// dead session that is not recovered.
+/// Name of a session that this process owns. Dropping it removes the session's files, unless they
+/// have the identity of a dead session that is not recovered.
 #[derive(Debug)]
 pub(crate) struct ClaimedName {
     pub(crate) folder: RunFolder,
     pub(crate) name: String,
     lock: File,
-    /// The identity that was written down.
+    /// Identity that was written to the lock file.
     identity: Option<SessionIdentity>,
-    /// The lock file still has the identity of a dead recorder's trace.
+    /// True if the lock file still has the identity of a dead recorder's trace.
     is_of_the_dead: Cell<bool>,
 }
 
 impl ClaimedName {
-    /// Writes down the identity of the trace, for recovery if we are killed.
+    /// Writes the identity of the trace to the lock file, for recovery if this process is killed.
     pub(crate) fn write_identity(&mut self, identity: SessionIdentity) -> Result<(), RecordError> {
         let path = self.folder.file(&self.name, LOCK_EXTENSION);
         self.is_of_the_dead.set(false);
@@ -259,15 +260,15 @@ impl ClaimedName {
         written.map_err(RecordError::io("write", path))
     }
 
-    /// Returns the trace folder of the dead recorder that had this name, until we write down our
-    /// own.
+    /// Returns the trace folder of the dead recorder that had this name, until this process writes
+    /// its own identity.
     pub(crate) fn dead_session_folder(&self) -> Option<PathBuf> {
         let is_there = self.is_of_the_dead.get();
         is_there.then(|| self.folder.identity_of(&self.name)).flatten().map(|dead| dead.folder)
     }
 
-    /// Keeps the lock file present and new: it is made again if it was removed, and tools that
-    /// remove old files leave it. A failure is retried the next time.
+    /// Keeps the lock file present and recent: creates it again if it was removed, and updates its
+    /// times so that tools do not remove it. The next call retries after an error.
     pub(crate) fn refresh(&mut self) {
         if !self.restore_lock() {
             return;
@@ -276,9 +277,9 @@ impl ClaimedName {
         let _ = self.lock.set_times(FileTimes::new().set_accessed(now).set_modified(now));
     }
 
-    /// Makes the lock file again if it was removed. Returns true if it is ours then: another
-    /// process may have it, for a moment, to check whether the name is free; or for good, if all of
-    /// our files were removed.
+    /// Creates the lock file again if it was removed. Returns true if this process holds the lock
+    /// then. Another process may hold it, for a moment to check if the name is free, or permanently
+    /// after all files of this session were removed.
     fn restore_lock(&mut self) -> bool {
         if is_file_at(&self.lock, &self.folder.file(&self.name, LOCK_EXTENSION)) {
             return true;
@@ -291,7 +292,7 @@ impl ClaimedName {
         true
     }
 
-    /// Opens the log, empty.
+    /// Opens the session's log and empties it.
     pub(crate) fn open_log(&self) -> Result<File, RecordError> {
         let path = self.folder.log(&self.name);
         let mut options = fs::OpenOptions::new();
@@ -305,7 +306,7 @@ impl Drop for ClaimedName {
         if !self.restore_lock() {
             return;
         }
-        // Where it cannot be known, something may be left.
+        // If the remains cannot be determined, records may be left.
         let is_over =
             || self.folder.find_dead_session(&self.name).is_ok_and(|left| !left.is_recoverable());
         if !self.is_of_the_dead.get() || is_over() {
@@ -362,8 +363,8 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }
 
-    /// Another process has the name, and the lock file is another one, or none: as if the machine's
-    /// old temporary files were removed.
+    /// Tests a name that another process owns, whose lock file was replaced or removed, like a tool
+    /// for old temporary files does.
     #[test]
     fn what_is_left_of_the_living_is_not_cleaned() {
         let temporary = TemporaryFolder::new();
@@ -407,7 +408,7 @@ mod tests {
         let status = fs::metadata(&path).expect("it is there");
         let times = [status.accessed(), status.modified()].map(|time| time.expect("a time"));
         assert!(times.iter().all(|time| *time > long_ago + Duration::from_secs(3600)));
-        // A process that has it at that moment is not disturbed.
+        // Another process that holds the lock at that moment is not disturbed.
         fs::remove_file(&path).expect("ours");
         let other = folder.try_lock("web").expect("a file").expect("it is free");
         web.refresh();
@@ -415,8 +416,7 @@ mod tests {
         drop(other);
         web.refresh();
         assert!(is_file_at(&web.lock, &path) && folder.is_alive("web"));
-        // Nor are the files of a process that has the name for good, after all of them were
-        // removed.
+        // The files of a process that claimed the name after all files were removed stay, too.
         fs::remove_dir_all(folder.path()).expect("ours");
         let other = folder.claim("web").expect("it is free");
         other.open_log().expect("a file");
@@ -425,7 +425,7 @@ mod tests {
         assert!(folder.is_alive("web") && folder.log("web").exists());
     }
 
-    /// A process that had opened the previous lock file has locked nothing.
+    /// Tests that a lock on the previous lock file locks nothing.
     #[test]
     fn a_lock_on_the_file_of_the_one_before_is_none() {
         let temporary = TemporaryFolder::new();
@@ -440,8 +440,8 @@ mod tests {
         assert!(!is_file_at(&before, &path) && before.try_lock().is_ok());
     }
 
-    /// Sessions of one name begin and end, while it is cleaned all the time. Each keeps its files
-    /// as long as it lives.
+    /// Tests sessions of one name that begin and end while another thread cleans the name
+    /// repeatedly. Each session keeps its files as long as it lives.
     #[test]
     fn cleaning_takes_nothing_from_those_who_come_and_go() {
         let temporary = TemporaryFolder::new();
@@ -469,7 +469,7 @@ mod tests {
         });
     }
 
-    /// Opening it to read would wait for a writer, and the other way round.
+    /// Tests named pipes instead of files: opening one would wait for the other end.
     #[test]
     fn a_pipe_in_the_place_of_a_file_is_waited_for_by_nobody() {
         let temporary = TemporaryFolder::new();

@@ -1,8 +1,8 @@
-//! The traces of sessions in other users' windows, written down where those users have no access.
+//! Origin files: paths of the traces of sessions in other users' windows.
 //!
-//! The contents of a window can be written by its user. So a recorder of several users' windows
-//! writes no path there, and recovery believes none from there: the path is in a file of the
-//! recorder's user, in the run folder, one for each window that is recorded.
+//! A user can write the contents of the own window. So a recorder of several users' windows writes
+//! no path into a window, and recovery trusts none from there. The path is in a file of the
+//! recorder's user, in the run folder: one origin file for each recorded window.
 //!
 //! ```text
 //! UUID.part    locked (flock(2)) while the recorder lives; gone once the window's part is complete
@@ -23,35 +23,35 @@ use crate::error::RecordError;
 use crate::trace::layout::WindowFolder;
 
 const ORIGIN_EXTENSION: &str = "part";
-/// Largest file that is read back, in bytes: two numbers and a path.
+/// Largest origin file that is read, in bytes: two numbers and a path.
 const ORIGIN_BYTES_MAX: u64 = 16 << 10;
 
-/// The place of a session's trace for one window.
+/// Location of a session's trace for one window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
     /// Identity of the trace, and of the session in the window.
     pub(crate) uuid: [u8; 16],
-    /// The user of the window, and its folder in the trace.
+    /// User of the window, and the number of its folder in the trace.
     pub(crate) folder: WindowFolder,
-    /// The folder of the session's trace, absolute.
+    /// Absolute path of the session's trace.
     pub(crate) root: PathBuf,
 }
 
-/// An origin file that this process has locked: recovery leaves it alone as long as this lives.
+/// An origin file that this process has locked: other recoveries skip it until this is dropped.
 #[derive(Debug)]
 pub(crate) struct OriginFile {
     pub(crate) origin: Origin,
-    /// Its lock is released with it.
+    /// Open file, which holds the lock.
     _file: File,
     path: PathBuf,
 }
 
 impl OriginFile {
-    /// Keeps an origin that is new.
+    /// Creates the origin file of a new origin.
     ///
     /// # Errors
     ///
-    /// If its file cannot be made, or others get to its folder.
+    /// If the file cannot be created, or other users can access its folder.
     pub(crate) fn new(run: &RunFolder, origin: Origin) -> Result<Self, RecordError> {
         run.make()?;
         let path = origin_file_path(run, &origin.uuid);
@@ -63,7 +63,7 @@ impl OriginFile {
             .mode(0o600)
             .open(&path)
             .map_err(fail())?;
-        // A recovery that comes in between finds no text, and leaves it alone.
+        // A recovery that runs before the lock is taken finds no text, and skips the file.
         let kept = match file.try_lock() {
             Ok(()) => Ok(()),
             Err(TryLockError::Error(error)) => Err(error),
@@ -77,18 +77,18 @@ impl OriginFile {
         Ok(Self { origin, _file: file, path })
     }
 
-    /// Removes the file: no event of the session is in the window any more.
+    /// Removes the file, once no event of the session is in the window any more.
     pub(crate) fn remove(self) {
-        // A file that stays is found to be of no session by the next recovery.
+        // If the file stays, the next recovery finds no session for it.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Returns the origin files of dead recorders, locked by this process as long as they live here.
+/// Returns the origin files of dead recorders, locked by this process until they are dropped.
 ///
 /// # Errors
 ///
-/// If the folder cannot be read, or is not this user's alone.
+/// If the folder cannot be read, or other users can access it.
 pub(crate) fn open_orphaned(run: &RunFolder) -> Result<Vec<OriginFile>, RecordError> {
     if !run.check()? {
         return Ok(Vec::new());
@@ -134,12 +134,12 @@ fn origin_file_path(run: &RunFolder, uuid: &[u8; 16]) -> PathBuf {
     run.path().join(format!("{}.{ORIGIN_EXTENSION}", format_uuid_digits(uuid)))
 }
 
-/// Returns an identity as 32 hexadecimal digits.
+/// Formats an identity as 32 hexadecimal digits.
 pub(crate) fn format_uuid_digits(uuid: &[u8; 16]) -> String {
     uuid.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Parses these digits of an identity.
+/// Parses an identity from 32 hexadecimal digits.
 pub(crate) fn parse_uuid_digits(digits: &str) -> Option<[u8; 16]> {
     let number = u128::from_str_radix(digits, 16).ok()?;
     (digits.len() == 32).then(|| number.to_be_bytes())

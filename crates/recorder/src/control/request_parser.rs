@@ -1,25 +1,25 @@
-//! Requests, out of the bytes that a client sends: whatever they are, and however they are cut,
-//! each line that has ended is one request, or one reason why it is none.
+//! Parser of requests from the bytes that a client sends. Each complete line gives one request or
+//! one refusal, whatever the bytes are and however they are split.
 //!
-//! Here is no socket: the server and the fuzzers read in the same way.
+//! The parser uses no socket: the server and the fuzzers parse in the same way.
 
 use trackway_session::protocol::{LINE_BYTES_MAX, Message, PROTOCOL_VERSION, Refusal, Request};
 
-/// Bytes of a client that have not been parsed.
+/// Bytes from a client that have not been parsed.
 #[derive(Debug, Default)]
 pub struct RequestParser {
     bytes: Vec<u8>,
-    /// Start of the next line.
+    /// Offset of the next line.
     begin: usize,
-    /// End of the bytes after `begin` that contain no line end.
+    /// Offset up to which the bytes after `begin` contain no line end.
     searched: usize,
-    /// A line was too long: later bytes are ignored.
+    /// True if a line was too long: later bytes are ignored.
     is_over: bool,
 }
 
 impl RequestParser {
-    /// Adds received bytes. They are kept until [`Self::next_request`] has returned their requests:
-    /// a caller that wants to hold little takes those first.
+    /// Adds received bytes, which are kept until [`Self::next_request`] has returned their
+    /// requests. To save memory, callers take these requests first.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.is_over {
             return;
@@ -30,9 +30,9 @@ impl RequestParser {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns the request in the next complete line, or why that is none; `None`: no line is
-    /// complete. For a line longer than [`LINE_BYTES_MAX`] bytes, even without its end, returns the
-    /// refusal once; [`Self::is_over`] is true afterwards.
+    /// Returns the request in the next complete line, or a refusal; `None` if no line is complete.
+    /// For a line longer than [`LINE_BYTES_MAX`] bytes, complete or not, returns a refusal once;
+    /// [`Self::is_over`] is true afterwards.
     pub fn next_request(&mut self) -> Option<Result<Request, Refusal>> {
         self.search();
         let line = &self.bytes[self.begin..self.searched];
@@ -56,24 +56,24 @@ impl RequestParser {
         self.searched < self.bytes.len() || self.searched - self.begin > LINE_BYTES_MAX
     }
 
-    /// Returns true if there are no more requests, whatever arrives.
+    /// Returns true if no further request follows, whatever bytes arrive.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Searches for the end of the line, up to the end of the bytes.
+    /// Advances `searched` to the next line end, or to the end of the bytes.
     fn search(&mut self) {
         let rest = &self.bytes[self.searched..];
         self.searched += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
     }
 }
 
-/// Reads a request.
+/// Parses a request.
 fn parse_request(line: &[u8]) -> Result<Request, Refusal> {
     let message: Message = match serde_json::from_slice(line) {
         Ok(message) => message,
         Err(error) => {
-            // A request of another version may have unknown parts.
+            // A request of another protocol version may have unknown fields.
             return Err(match version_of(line) {
                 Some(version) if version != PROTOCOL_VERSION => version_refusal(version),
                 _ => Refusal::new(format!("this is no request: {error}")),

@@ -1,4 +1,4 @@
-//! The recorder's end of a control socket: many clients, none of which it ever waits for.
+//! Server of a recorder's control socket: serves many clients and waits for none of them.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,33 +19,33 @@ use trackway_sys::wait::{self, PollEntry};
 use super::{ClaimedName, RequestParser, SessionIdentity};
 use crate::error::RecordError;
 
-/// Most clients at a time; further ones are refused.
+/// Most clients at a time; the server refuses further clients.
 pub(super) const CLIENTS_MAX: usize = 64;
-/// Most bytes that wait for a client to read them; a client that reads too little is disconnected.
+/// Most unread answer bytes of a client; a client that exceeds them is disconnected.
 const UNSENT_BYTES_MAX: usize = ANSWER_BYTES_MAX;
 /// Most bytes that are read from a client in one turn.
 const TURN_READ_BYTES: usize = 64 << 10;
-/// Pause of accepting after the system failed to accept, as without free descriptors: waiting
-/// clients stay in the queue, and would wake the recorder at once, again and again.
+/// Pause after accept(2) failed, for example without free descriptors. Waiting clients stay in the
+/// queue, and would otherwise wake the recorder again and again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// Period between two checks of a name's files, which is also their greatest age. Tools that remove
-/// old files wait for days.
+/// Period between two checks of a name's files, which also bounds the age of the files. Tools that
+/// remove old files wait for days.
 const REFRESH_PERIOD: Duration = Duration::from_secs(10);
-/// Most requests of a client that are refused at the end.
+/// Most requests of one client that are refused at the end.
 const REFUSED_REQUESTS_MAX: usize = 1000;
-/// Time that all clients together have at the end to read their answers.
+/// Total time for all clients to read their answers at the end.
 const END_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A session's control socket.
+/// Control socket of a session.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// First, so that it is dropped first: a client that finds its connection closed may take the
+    /// First field, so that it is dropped first: a client whose connection is closed may claim the
     /// name.
     name: ClaimedName,
     pub(super) listener: UnixListener,
-    /// A descriptor in reserve, to refuse a waiting client when no other is left.
+    /// Reserve descriptor, closed to refuse a waiting client when no other descriptor is left.
     pub(super) reserve: Option<File>,
-    /// End of the pause of accepting.
+    /// End of the pause after accept(2) failed.
     pub(super) pause: Option<Instant>,
     pub(super) clients: Vec<Connection>,
     next: Client,
@@ -57,21 +57,21 @@ pub(crate) struct Server {
 pub(super) struct Connection {
     client: Client,
     stream: UnixStream,
-    /// Its requests.
+    /// Parser of the client's requests.
     requests: RequestParser,
-    /// Bytes that the client has not read.
+    /// Answer bytes that the client has not read.
     pub(super) waiting: Vec<u8>,
     is_following: bool,
-    /// Nothing more is read from it; it goes when it has read all.
+    /// True if the client sends nothing more; it is removed once it has read all answers.
     is_ending: bool,
     is_gone: bool,
 }
 
 impl Server {
-    /// Opens the socket of the session of this name.
+    /// Opens the control socket of a session.
     pub(crate) fn open(name: ClaimedName) -> Result<Self, RecordError> {
         let path = name.folder.socket(&name.name);
-        // A dead recorder's: the name is ours now.
+        // A dead recorder may have left its socket; this process owns the name now.
         match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(RecordError::io("make", &path)(error));
@@ -84,8 +84,8 @@ impl Server {
         Ok(Self { name, listener, reserve, pause: None, clients, next, refresh })
     }
 
-    /// Keeps the files of its name present, which tools may remove: without them a client finds no
-    /// session.
+    /// Restores the files of the session's name, which tools may remove. Without the files, clients
+    /// do not find the session.
     fn refresh(&mut self) {
         if Instant::now() < self.refresh {
             return;
@@ -100,19 +100,19 @@ impl Server {
         }
     }
 
-    /// Writes down which trace is recorded: see [`ClaimedName::write_identity`].
+    /// Writes the identity of the recorded trace with [`ClaimedName::write_identity`].
     pub(crate) fn write_identity(&mut self, identity: SessionIdentity) -> Result<(), RecordError> {
         self.name.write_identity(identity)
     }
 
-    /// Returns the descriptors to wait for.
+    /// Returns the file descriptors to wait for.
     pub(crate) fn awaited(&self) -> Vec<PollEntry> {
         let of = |connection: &Connection| {
             let fd = connection.stream.as_raw_fd();
             match (connection.waiting.is_empty(), connection.is_ending) {
                 (true, _) => PollEntry::readable(fd),
                 (false, false) => PollEntry::readable_or_writable(fd),
-                // After its end it is always readable.
+                // After the client's end of data, its socket is always readable.
                 (false, true) => PollEntry::writable(fd),
             }
         };
@@ -121,10 +121,10 @@ impl Server {
         lets_in.into_iter().chain(self.clients.iter().map(of)).collect()
     }
 
-    /// Accepts clients, writes answers, and reads whole requests, each with its client. At most one
-    /// of each client in a turn: between a client's requests the recorder serves its buffers and
-    /// the other clients. Requests of clients that have disconnected are dropped: a client that
-    /// gave up waiting does not expect that its request is served later.
+    /// Accepts clients, writes answers, and returns complete requests with their clients: at most
+    /// one of each client in a turn. Between a client's requests the recorder serves its buffers
+    /// and other clients. Requests of disconnected clients are dropped, since such a client expects
+    /// no later service.
     pub(crate) fn turn(&mut self) -> Vec<(Client, Request)> {
         self.refresh();
         self.accept_clients();
@@ -147,7 +147,7 @@ impl Server {
         asked
     }
 
-    /// Returns true if the next turn has requests without waiting for more to come.
+    /// Returns true if the next turn has requests to return without waiting.
     pub(crate) fn has_requests(&mut self) -> bool {
         self.clients.iter_mut().any(Connection::has_request)
     }
@@ -167,7 +167,7 @@ impl Server {
         for _ in 0..CLIENTS_MAX {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
-                // No client waits.
+                // No client waits to be accepted.
                 Err(error) if is_retryable(&error) => return,
                 Err(error) if is_without_descriptor(&error) && self.refuse_client() => continue,
                 Err(_) => {
@@ -187,8 +187,8 @@ impl Server {
         }
     }
 
-    /// Refuses a waiting client because no descriptor is left, by means of the reserved one;
-    /// returns true if a client was accepted for that.
+    /// Closes the reserve descriptor to accept and refuse a waiting client, since no other is left.
+    /// Returns true if a client was accepted.
     fn refuse_client(&mut self) -> bool {
         if self.reserve.take().is_none() {
             return false;
@@ -202,13 +202,12 @@ impl Server {
             let hint = "raise its limit: prlimit --nofile=SOFT:HARD --pid PID";
             connection.answer(&Answer::Refused(Refusal::new(why).with_hint(hint)));
         }
-        // After the connection is closed, whose descriptor it reuses.
+        // Reopen it only after the connection is closed, whose descriptor it reuses.
         self.reserve = open_reserve_descriptor();
         is_told
     }
 
-    /// Returns true if one more client can be accepted, after those that have disconnected are
-    /// removed.
+    /// Returns true if another client can be accepted, after disconnected clients are removed.
     fn has_room(&mut self) -> bool {
         if self.clients.len() == CLIENTS_MAX {
             self.clients.retain(|connection| !connection.has_hung_up());
@@ -216,27 +215,27 @@ impl Server {
         self.clients.len() < CLIENTS_MAX
     }
 
-    /// Answers a client, if it is still there.
+    /// Answers a client, if it is still connected.
     pub(crate) fn answer(&mut self, client: Client, answer: &Answer) {
         if let Some(connection) = self.clients.iter_mut().find(|one| one.client == client) {
             connection.answer(answer);
         }
     }
 
-    /// Notes that a client follows, as long as it is connected.
+    /// Notes that a client follows the trace, as long as the client is connected.
     pub(crate) fn follow(&mut self, client: Client) {
         if let Some(connection) = self.clients.iter_mut().find(|one| one.client == client) {
             connection.is_following = true;
         }
     }
 
-    /// Returns true if a client follows, which needs events at once.
+    /// Returns true if a client follows the trace, and so needs events without delay.
     pub(crate) fn is_followed(&self) -> bool {
         self.clients.iter().any(|connection| connection.is_following)
     }
 
-    /// Refuses the requests that were not served, at the end: the rest of each client's, and those
-    /// of clients that wait to be accepted.
+    /// At the end, refuses the requests that were not served, including those of clients that wait
+    /// to be accepted.
     pub(crate) fn refuse_pending(&mut self, why: &Refusal) {
         self.accept_clients();
         for connection in &mut self.clients {
@@ -244,13 +243,13 @@ impl Server {
         }
     }
 
-    /// Sends clients their answers, at the end, as far as they read them in a moment.
+    /// At the end, sends clients their answers, for [`END_TIMEOUT`] at most.
     pub(crate) fn flush(&mut self) {
         let end = Instant::now() + END_TIMEOUT;
         loop {
             self.clients.iter_mut().for_each(Connection::write);
-            // A client that has read all stays: the end of the connection shows that the name is
-            // free.
+            // A client that has read all answers stays connected: the closed connection signals
+            // that the name is free.
             self.clients.retain(|connection| !connection.is_gone);
             let slow = self.clients.iter().filter(|connection| !connection.waiting.is_empty());
             let of = |connection: &Connection| PollEntry::writable(connection.stream.as_raw_fd());
@@ -266,22 +265,22 @@ impl Server {
     }
 }
 
-/// Opens a descriptor without purpose.
+/// Opens a reserve descriptor.
 fn open_reserve_descriptor() -> Option<File> {
     File::open("/dev/null").ok()
 }
 
-/// Makes a socket without clients yet.
+/// Creates a listening socket.
 fn bind_listener(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
-    // The folder keeps other users away until then.
+    // Until then, the permissions of the folder exclude other users.
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
 impl Connection {
-    /// Makes the connection of a client that is allowed to send requests.
+    /// Creates the connection of a client, if the client's user may send requests.
     fn of(client: Client, stream: UnixStream) -> Option<Self> {
         let user = socket_peer(stream.as_raw_fd()).map(|peer| peer.user);
         let may_ask =
@@ -302,9 +301,9 @@ impl Connection {
         }
     }
 
-    /// Returns the next request, or why it is none, if a line is complete.
+    /// Returns the next request or a refusal, if a line is complete.
     fn read(&mut self) -> Option<Result<Request, Refusal>> {
-        // Requests from before its end are served, unless the client has disconnected.
+        // Requests from before the client's end of data are served, unless it has disconnected.
         if !self.has_request() && !self.is_ending && !self.is_gone {
             self.receive();
         }
@@ -342,7 +341,7 @@ impl Connection {
         }
     }
 
-    /// Notes that no more bytes come from it; its requests are still answered.
+    /// Notes that the client sends no more bytes; its requests are still answered.
     fn end(&mut self) {
         self.is_ending = true;
         self.is_gone |= self.waiting.is_empty();
@@ -372,19 +371,19 @@ impl Connection {
     }
 }
 
-/// Formats an answer as its line.
+/// Formats an answer as one line.
 fn line_of(answer: &Answer) -> Vec<u8> {
     let mut line = serde_json::to_vec(answer)
         .or_else(|error| serde_json::to_vec(&with_lossy_paths(answer, &error)))
-        // A refusal is made of texts, which JSON always has.
+        // A refusal consists of strings, which JSON can always represent.
         .unwrap_or_default();
     line.push(b'\n');
     line
 }
 
-/// Returns an answer that JSON cannot represent, because a path is not UTF-8 (of `trackway
-/// record`), with the path as it is shown. If the client would open that path, returns a refusal:
-/// it waits for a line.
+/// Returns a form of an answer with a path that is not UTF-8 (`trackway record` may have one),
+/// which JSON cannot represent: the path is shown lossily. If the client would open the path,
+/// returns a refusal, since the client waits for a line.
 fn with_lossy_paths(answer: &Answer, error: &serde_json::Error) -> Answer {
     let shown = |path: &Path| PathBuf::from(path.to_string_lossy().into_owned());
     match answer {
@@ -395,7 +394,7 @@ fn with_lossy_paths(answer: &Answer, error: &serde_json::Error) -> Answer {
         Answer::Snapshot(facts) => {
             Answer::Snapshot(SnapshotFacts { folder: shown(&facts.folder), ..facts.clone() })
         }
-        // The output folder is specified again at each use.
+        // Clients do not need the output folder: it is specified again at each use.
         Answer::Spec(spec) => {
             Answer::Spec(Box::new(SessionSpec { output: None, ..SessionSpec::clone(spec) }))
         }
@@ -411,7 +410,7 @@ fn with_lossy_paths(answer: &Answer, error: &serde_json::Error) -> Answer {
     }
 }
 
-/// Returns true if this process or the system has no descriptor left.
+/// Returns true if this process or the system has no free descriptor.
 fn is_without_descriptor(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }

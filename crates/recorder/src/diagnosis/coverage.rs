@@ -1,4 +1,4 @@
-//! The users that a recording covers, and what their windows show.
+//! Users that a recording covers, and the contents of their windows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,22 +11,22 @@ use crate::common::user::uid_of;
 use crate::window::handle::WindowHandle;
 use crate::window::processes;
 
-/// The users whose programs a recording covers.
+/// Users whose programs a recording covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CoveredUsers {
     /// All users.
     All,
-    /// These users alone.
+    /// Only these users.
     These(BTreeSet<u32>),
 }
 
 impl CoveredUsers {
-    /// Covers the calling user.
+    /// Returns coverage of the calling user only.
     pub(super) fn own() -> Self {
         Self::These([crate::common::user::effective_uid()].into())
     }
 
-    /// Covers the users that a session specifies; none: the calling user.
+    /// Returns coverage of the users that a session specifies; without users, the calling user.
     pub(super) fn of(users: &[String]) -> Self {
         if users.is_empty() {
             return Self::own();
@@ -45,18 +45,18 @@ impl CoveredUsers {
     }
 }
 
-/// The processes and events in the windows of users.
+/// Processes and events in the windows of users.
 #[derive(Debug, Default)]
 pub(super) struct UserWindows {
-    /// Ids of the processes in each user's window.
+    /// Ids of the processes in each user's window, by user id.
     processes: BTreeMap<u32, BTreeSet<u32>>,
     /// Full names of the events that programs have registered.
     names: BTreeSet<String>,
 }
 
 impl UserWindows {
-    /// Reads the windows of these users that `is_wanted` accepts. Where a window cannot be opened,
-    /// /proc alone gives reasons.
+    /// Reads the windows of those `users` that `is_wanted` accepts. If a window cannot be opened,
+    /// only /proc gives reasons.
     pub(super) fn open_and_read(
         users: impl IntoIterator<Item = u32>,
         is_wanted: impl Fn(&Window, u32) -> bool,
@@ -72,13 +72,13 @@ impl UserWindows {
         windows
     }
 
-    /// Adds what the window of user `uid` shows.
+    /// Adds the processes and events of the window of user `uid`.
     pub(super) fn read(&mut self, uid: u32, window: &Window) {
         self.processes.insert(uid, processes::live_pids_in_window(window));
         self.names.extend(registered_names(window));
     }
 
-    /// The users whose windows were read.
+    /// Returns the users whose windows were read.
     pub(super) fn users(&self) -> impl Iterator<Item = u32> {
         self.processes.keys().copied()
     }
@@ -87,7 +87,7 @@ impl UserWindows {
         self.names.iter()
     }
 
-    /// Returns true if a process of this user that is in no window is certainly not recorded.
+    /// Returns true if a process of user `uid` that is in no window is certainly not recorded.
     pub(super) fn can_decide_for(&self, uid: u32) -> bool {
         self.processes.contains_key(&uid)
     }
@@ -97,7 +97,7 @@ impl UserWindows {
     }
 }
 
-/// Full names of the events that programs have registered in this window.
+/// Returns the full names of the events that programs have registered in this window.
 pub(super) fn registered_names(window: &Window) -> Vec<String> {
     let events = (0..EVENTS_MAX).filter_map(|index| {
         let bytes = window.description(index)?;

@@ -1,9 +1,9 @@
-//! Why a recording has no event: one function finds the reasons, one place turns them into
-//! sentences. A reason claims nothing that these facts do not show.
+//! Diagnosis of a recording without events: one function finds the reasons, one place formats them
+//! as sentences. A reason claims only facts that were read.
 //!
-//! The reasons come from the users' windows and from /proc, so they describe this moment: a process
+//! The reasons come from the users' windows and from /proc, so they describe the present: a process
 //! that has ended gives none. Files and /proc are read with bounds; unreadable data gives no
-//! reason. Callers decide on the variant of a [`Reason`], never on its wording.
+//! reason. Callers branch on the variant of a [`Reason`], never on its wording.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -34,15 +34,15 @@ mod coverage;
 mod reason;
 mod selection;
 
-/// Most processes that are examined.
+/// Highest number of processes that are examined.
 const PROCESSES_MAX: usize = 4096;
-/// Most files that are read for all processes together.
+/// Highest number of files that are read for all processes together.
 const FILES_MAX: usize = 4096;
-/// Most mapped files of one process that are examined.
+/// Highest number of mapped files that are examined for one process.
 const FILES_OF_PROCESS_MAX: usize = 256;
-/// Levels of an event whose description is not known.
+/// Log levels of an event whose description is unknown.
 const ANY_LEVEL: &[u8] = &[];
-/// Prefix of the names of the library's files.
+/// Prefix of the file names of Trackway's library.
 const LIBRARY_PREFIX: &str = "libtrackway.so";
 
 /// A process with events that a recording selects.
@@ -51,52 +51,52 @@ struct Candidate {
     process: ProcessName,
     uid: u32,
     is_static: bool,
-    /// It has the library mapped, or is in the window.
+    /// True if the process has the library mapped, or is in the window.
     has_library: bool,
-    /// `None`: its user has no window to compare with.
+    /// True if the process is in a window; `None` if its user has no window to compare with.
     is_in_window: Option<bool>,
-    /// Every channel that selects it filters some of its events.
+    /// True if each channel that selects the process filters some of its events.
     is_filtered: bool,
-    /// The process rules select it.
+    /// True if the process rules select the process.
     is_selected: bool,
 }
 
-/// The running processes that a diagnosis examines.
+/// Running processes that a diagnosis examines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// All that /proc shows.
+    /// All processes in /proc.
     All,
-    /// These alone: a command and its descendants.
+    /// Only these processes: a command and its descendants.
     Only(BTreeSet<u32>),
 }
 
-/// The facts that are known at this moment.
+/// Facts that are known at this moment.
 #[derive(Debug, Default)]
 struct Facts {
     candidates: Vec<Candidate>,
-    /// Full names of the events of the window and of the processes' files.
+    /// Full names of the events in the windows and in the processes' files.
     names: BTreeSet<String>,
     other_versions: BTreeMap<u32, Vec<ProcessName>>,
-    /// True if a process may be a candidate: its events or the rules for it are not known.
+    /// True if some process may be a candidate, since its events or process rules are unknown.
     has_unknown: bool,
 }
 
-/// A session that has no event.
+/// Session that has no event.
 #[derive(Debug)]
 pub struct SilentSession<'a> {
-    /// Its name.
+    /// Name of the session.
     pub name: &'a str,
-    /// The events and processes that it selects.
+    /// Events and processes that the session selects.
     pub selection: &'a Selection,
-    /// The users whose programs it records, as the session specifies them; none: its own user.
+    /// Users whose programs the session records, as specified; empty for its own user only.
     pub users_wanted: &'a [String],
-    /// The users whose windows it records, if it specifies users.
+    /// Users whose windows the session records, if it specifies users.
     pub users_recorded: &'a [u32],
-    /// False if it is stopped.
+    /// True if the session is recording; false if it is stopped.
     pub is_recording: bool,
 }
 
-/// The state with which processes are compared.
+/// State with which processes are compared.
 struct DiagnosisContext<'a> {
     selection: &'a Selection,
     user_windows: &'a UserWindows,
@@ -106,20 +106,20 @@ struct DiagnosisContext<'a> {
 
 impl DiagnosisContext<'_> {
     fn is_in_window(&self, pid: u32, uid: u32) -> Option<bool> {
-        // A fork child enters the table with its first event, and has the window mapped before.
+        // A fork child has the window mapped, but enters the table only with its first event.
         let is_in_any = self.user_windows.has_process(pid) || self.windows.is_ours_in(pid);
         self.user_windows.can_decide_for(uid).then_some(is_in_any)
     }
 }
 
-/// Finds out why a recording of this user with this selection has no event.
+/// Finds the reasons why a recording of this user with this selection has no event.
 pub fn diagnose(selection: &Selection) -> Vec<Reason> {
     let own = crate::common::user::effective_uid();
     let windows = UserWindows::open_and_read([own], |_, _| true);
     diagnose_with(selection, &windows, &CoveredUsers::own(), &Scope::All)
 }
 
-/// Finds out why a background session has no event. Nothing is claimed about the windows of users
+/// Finds the reasons why a background session has no event. Gives no reasons about windows of users
 /// whose window the session does not record, as seen from this process.
 pub fn diagnose_session(session: &SilentSession<'_>) -> Vec<Reason> {
     let SilentSession { name, selection, users_wanted, users_recorded, is_recording } = *session;
@@ -134,13 +134,13 @@ pub fn diagnose_session(session: &SilentSession<'_>) -> Vec<Reason> {
     if is_recording {
         return reasons.collect();
     }
-    // Processes that may have executed events since the session was stopped prove nothing.
+    // Processes that may have executed events after the session stopped prove nothing.
     let stopped = Reason::Stopped { session: name.to_owned() };
     std::iter::once(stopped).chain(reasons.filter(|reason| !reason.needs_recording())).collect()
 }
 
-/// Returns true if this session records into the window of user `uid`, or is stopped there. Other
-/// users' windows do not show the names of root's sessions: there any of this user's counts.
+/// Returns true if the session records into the window of user `uid`, or is stopped there. Other
+/// users' windows contain no names of root's sessions: there any session of this user counts.
 fn has_session(window: &Window, uid: u32, name: &str) -> bool {
     let own = crate::common::user::effective_uid();
     let name = if uid == own { name } else { "" };
@@ -154,7 +154,7 @@ fn has_session(window: &Window, uid: u32, name: &str) -> bool {
     })
 }
 
-/// Finds the reasons with a window of this user that is open already; `None`: there is none.
+/// Finds the reasons with an open window of this user; `window` is `None` if there is no window.
 pub(crate) fn diagnose_in(
     selection: &Selection,
     window: Option<&Window>,
@@ -179,18 +179,18 @@ fn diagnose_with(
     reasons.map(Reason::with_kernel_pattern).collect()
 }
 
-/// Finds those of the rules that select no event which programs of this user have registered.
-/// Programs that start later may have matching ones.
+/// Returns reasons for rules that select no event that programs of this user have registered.
+/// Programs that start later may have matching events.
 pub fn unmatched_rules<'rules>(rules: impl Iterator<Item = &'rules RuleSpec>) -> Vec<Reason> {
-    // Where the window cannot be opened, there is nothing to compare with.
+    // Without a window that can be opened, there is nothing to compare with.
     let Ok(names) = WindowHandle::inspect(coverage::registered_names) else { return Vec::new() };
     let names = names.unwrap_or_default().into_iter().collect();
     let patterns = rules.filter(|rule| !rule.excludes()).map(RuleSpec::full_pattern);
     unmatched_patterns(patterns, &names).map(Reason::with_kernel_pattern).collect()
 }
 
-/// Finds those of the patterns that select none of these names. A pattern for every event is
-/// never reported.
+/// Returns a reason for each pattern that selects none of `names`, except for patterns that select
+/// every event.
 pub(crate) fn unmatched_patterns(
     patterns: impl Iterator<Item = String>,
     names: &BTreeSet<String>,
@@ -248,7 +248,7 @@ impl Facts {
         let has_library = is_in_window == Some(true) || mapped.iter().any(|path| is_library(path));
         let is_static =
             elf::read_module(&folder.join("exe")).is_some_and(|module| module.is_static);
-        // Where a program runs another one, as valgrind does, its own is not the one that counts.
+        // A program that runs another one, like valgrind, is not the traced program itself.
         let executable = executable_path(&folder).filter(|_| !is_static || !has_library);
         let subject = ProcessProperties {
             id: processes::innermost_id_of(pid).ok(),
@@ -271,7 +271,7 @@ impl Facts {
                 return;
             }
         };
-        // The events of one channel and the processes of another one select nothing together.
+        // The events of one channel and the processes of another channel select nothing together.
         if fates.iter().all(|fate| *fate == EventOutcome::Unselected) {
             return;
         }
@@ -286,8 +286,8 @@ impl Facts {
         });
     }
 
-    /// Returns reasons in the order in which they help: first mistakes to correct, then processes
-    /// that are not covered.
+    /// Returns reasons in order of usefulness: first mistakes to correct, then processes that are
+    /// not covered.
     fn reasons(&self, selection: &Selection, covered: &CoveredUsers) -> Vec<Reason> {
         let mut reasons: Vec<Reason> =
             unmatched_patterns(selection.patterns(), &self.names).collect();
@@ -309,7 +309,7 @@ impl Facts {
             version,
             processes: processes.clone(),
         }));
-        // A selected process may have no reason that is known.
+        // A selected process may have no known reason.
         if reasons.is_empty() && selected().next().is_none() {
             let excluded = sorted_processes(self.candidates.iter().filter(|one| of_user(one.uid)));
             let nobody = (!self.has_unknown).then_some(Reason::NoSuchEvent);
@@ -324,18 +324,18 @@ fn is_library(path: &Path) -> bool {
     name.is_some_and(|name| name.starts_with(LIBRARY_PREFIX))
 }
 
-/// Returns the path of a process's program, as it was when it was started (proc_pid_exe(5)).
+/// Returns the path of a process's program at its start (proc_pid_exe(5)).
 fn executable_path(folder: &Path) -> Option<PathBuf> {
     let path = fs::read_link(folder.join("exe")).ok()?;
     let bytes = path.as_os_str().as_bytes();
     Some(OsStr::from_bytes(bytes.strip_suffix(b" (deleted)").unwrap_or(bytes)).into())
 }
 
-/// A reason, and the user's own candidates to which it applies.
+/// A reason, with a condition for the covered users' candidates to which the reason applies.
 type ReasonRule = (fn(Vec<ProcessName>) -> Reason, fn(&Candidate) -> bool);
 
 impl Candidate {
-    /// At most one of them is that of a candidate.
+    /// Rules by which a candidate gets a reason; at most one rule applies to a candidate.
     const REASON_RULES: [ReasonRule; 5] = [
         (Reason::Static, |one| one.is_static && !one.has_library),
         (Reason::WithoutLibrary, |one| !one.is_static && !one.has_library),
@@ -345,7 +345,7 @@ impl Candidate {
     ];
 }
 
-/// Returns the names of the processes, sorted; `None`: there are none.
+/// Returns the sorted names of the processes; `None` if there are none.
 fn sorted_processes<'a>(
     candidates: impl Iterator<Item = &'a Candidate>,
 ) -> Option<Vec<ProcessName>> {
@@ -354,15 +354,15 @@ fn sorted_processes<'a>(
     (!processes.is_empty()).then_some(processes)
 }
 
-/// Full names of events, with the levels of their descriptions; none if unknown.
+/// Full names of events, with the log levels of their descriptions; no levels if unknown.
 type EventLevels = BTreeMap<String, Vec<u8>>;
 
-/// Instrumentation points of files, each read once.
+/// Cache of the instrumentation points of files, each of which is read once.
 #[derive(Debug, Default)]
 struct InstrumentationCache(HashMap<(u64, u64), Rc<EventLevels>>);
 
 impl InstrumentationCache {
-    /// Points of the file at `path` below `root`, which reaches other mount namespaces.
+    /// Returns the points of the file at `path` below `root`, which reaches other mount namespaces.
     fn points(&mut self, root: &Path, path: &Path) -> Rc<EventLevels> {
         let inside = root.join(path.strip_prefix("/").unwrap_or(path));
         let Ok(status) = fs::metadata(&inside) else { return Rc::default() };

@@ -9,63 +9,63 @@ use crate::command::library_versions;
 use crate::notices::Notices;
 use crate::window::processes;
 
-/// Most processes that a sentence names.
+/// Highest number of processes that a sentence names.
 const NAMED_MAX: usize = 8;
 
-/// A running process, as a reason names it.
+/// Id and name of a running process in a reason.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProcessName {
-    /// Its id.
+    /// Id of the process.
     pub pid: u32,
-    /// Its command name (proc_pid_comm(5)).
+    /// Command name of the process (proc_pid_comm(5)).
     pub name: String,
 }
 
-/// Why a recording has no event.
+/// Reason why a recording has no event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
     /// No running process of a recorded user has an event that the rules select.
     NoSuchEvent,
     /// The session is stopped.
     Stopped {
-        /// Its name.
+        /// Name of the session.
         session: String,
     },
     /// The recorded command ended without an event.
     CommandWithoutEvents,
-    /// No event passed the filters: of these processes; of a recorded command, if none is named.
+    /// No event of these processes passed the filters; an empty list: of the recorded command.
     NothingPassedFilters(Vec<ProcessName>),
-    /// Processes have such events, unfiltered, and are in the window: none has executed one.
+    /// The processes have selected, unfiltered events and are in the window, but executed none.
     NotExecuted(Vec<ProcessName>),
-    /// Processes have such an event and the library, and are not in their user's window.
+    /// The processes have selected events and the library, but are not in their user's window.
     OtherWindow(Vec<ProcessName>),
-    /// Processes have such an event, and the process rules exclude every one that has.
+    /// The process rules exclude all of these processes, which have selected events.
     Excluded(Vec<ProcessName>),
-    /// Processes have such an event, and run without the library.
+    /// The processes have selected events, but run without the library.
     WithoutLibrary(Vec<ProcessName>),
-    /// Processes have such an event, and are static: they cannot load the library.
+    /// The processes have selected events, but are static programs: they cannot load the library.
     Static(Vec<ProcessName>),
-    /// Processes have such an event, and belong to a user whom this recording does not cover.
+    /// The processes have selected events, but belong to a user that this recording does not cover.
     OtherUser {
-        /// The user's id.
+        /// Id of the user.
         uid: u32,
-        /// The processes.
+        /// Processes of the user.
         processes: Vec<ProcessName>,
     },
-    /// Processes use the window of another version of the library.
+    /// The processes use the window of another version of the library.
     OtherVersion {
         /// Version of the other window.
         version: u32,
-        /// The processes.
+        /// Processes that use the other window.
         processes: Vec<ProcessName>,
     },
     /// A rule selects none of the known events.
     UnmatchedRule {
-        /// Its pattern, `provider:name`.
+        /// Pattern of the rule, `provider:name`.
         pattern: String,
-        /// A pattern like it that selects a known event.
+        /// Similar pattern that selects a known event.
         near: Option<String>,
-        /// The pattern that selects kernel events of that name (`--kernel`), if no user event is
+        /// Pattern that selects kernel events of the same name (`--kernel`), if no user event is
         /// similar.
         kernel: Option<String>,
     },
@@ -78,14 +78,14 @@ impl ProcessName {
 }
 
 /// Returns the pattern for `--kernel` that matches kernel events of this name, as far as this user
-/// may read them.
+/// may read their names.
 fn kernel_pattern(pattern: &str) -> Option<&str> {
     let name = pattern.strip_suffix(":*").unwrap_or(pattern);
     let catalogue = Catalogue::open().ok()?;
     kernel::Selection::new(&[name]).ok()?.select_from(catalogue.names()).ok().map(|_| name)
 }
 
-/// `12 app, 13 worker`.
+/// Displays processes: `12 app, 13 worker`.
 struct Listed<'a>(&'a [ProcessName]);
 
 impl Display for Listed<'_> {
@@ -171,7 +171,7 @@ impl Display for Reason {
 }
 
 impl Reason {
-    /// Its name in JSON, which stays the same when sentences change.
+    /// Returns the reason's name in JSON, which stays fixed when sentences change.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::NoSuchEvent => "no-such-event",
@@ -189,7 +189,7 @@ impl Reason {
         }
     }
 
-    /// Returns the processes that it is about.
+    /// Returns the processes in the reason.
     pub fn processes(&self) -> &[ProcessName] {
         match self {
             Self::NothingPassedFilters(processes)
@@ -207,8 +207,8 @@ impl Reason {
         }
     }
 
-    /// Completes a rule that is similar to no known event with the pattern that selects kernel
-    /// events of that name. Reads the kernel's catalogue.
+    /// Adds the pattern that selects kernel events of that name to a rule that is similar to no
+    /// known event. Reads the kernel's catalogue.
     pub(super) fn with_kernel_pattern(mut self) -> Self {
         if let Self::UnmatchedRule { pattern, near: None, kernel } = &mut self {
             *kernel = kernel_pattern(pattern).map(str::to_owned);
@@ -216,7 +216,7 @@ impl Reason {
         self
     }
 
-    /// Returns the remedy.
+    /// Returns the remedy for the reason, if there is one.
     pub fn hint(&self) -> Option<Cow<'static, str>> {
         if let Self::UnmatchedRule { kernel: Some(kernel), .. } = self {
             return Some(Cow::Owned(format!(
@@ -258,10 +258,10 @@ impl Reason {
         }
     }
 
-    /// Reports it with the remedy.
+    /// Reports the reason with its remedy.
     pub(crate) fn report(&self, notices: &Notices) {
         match (self, self.hint()) {
-            // The summary before has the event; these lines are the hint.
+            // The summary before reports the lack of events; these lines are hints for it.
             (Self::CommandWithoutEvents, Some(hint)) => {
                 notices.hint(format_args!("{self} {hint}"));
             }
@@ -275,12 +275,12 @@ impl Reason {
         }
     }
 
-    /// Returns true if the reason holds only for a session that records.
+    /// Returns true if the reason applies only to a session that is recording.
     pub(super) const fn needs_recording(&self) -> bool {
         matches!(self, Self::NotExecuted(_) | Self::NothingPassedFilters(_))
     }
 
-    /// Returns true if the processes of the reason can never be recorded as they run now.
+    /// Returns true if the reason's processes can never be recorded in their present run.
     pub const fn excludes_processes(&self) -> bool {
         matches!(self, Self::WithoutLibrary(_) | Self::Static(_))
     }

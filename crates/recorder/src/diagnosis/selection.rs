@@ -1,6 +1,6 @@
-//! The selection of a recording: events of processes, channel by channel.
+//! Selection of a recording: events and processes, channel by channel.
 //!
-//! Channels are never mixed: an event that one channel excludes may be another channel's.
+//! Channels are never mixed: one channel may record an event that another channel excludes.
 
 use std::path::Path;
 
@@ -9,51 +9,51 @@ use trackway_session::{ChannelSpec, FilterSpec, RuleSpec};
 
 use crate::window::processes;
 
-/// The events and processes that a recording selects.
+/// Events and processes that a recording selects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection(Vec<ChannelSelection>);
 
-/// The events and processes that one channel of a recording selects.
+/// Events and processes that one channel of a recording selects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct ChannelSelection {
     /// Patterns of the rules that include events.
     patterns: Vec<String>,
-    /// Event rules, as [`Rules`] reads them.
+    /// Event rules, in the format of [`Rules`].
     rules: String,
-    /// Rules that select the events of each filter, in the same form.
+    /// For each filter, the rules that select its events, in the format of [`Rules`].
     filtered: Vec<String>,
-    /// Process rules, as [`ProcessRules`] reads them.
+    /// Process rules, in the format of [`ProcessRules`].
     processes: String,
 }
 
-/// The treatment of an event that a process executes.
+/// Treatment of an event that a process executes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EventOutcome {
-    /// No channel selects it.
+    /// No channel selects the event.
     Unselected,
-    /// It is recorded if it passes filters.
+    /// The event is recorded if it passes filters.
     Filtered,
-    /// It is recorded.
+    /// The event is recorded.
     Recorded,
 }
 
-/// The treatment of a process by a recording.
+/// Treatment of a process by a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProcessOutcome {
-    /// A channel does.
+    /// A channel selects the process.
     Selected,
-    /// The process rules of every channel exclude it.
+    /// The process rules of every channel exclude the process.
     Excluded,
-    /// It depends on something that is not known.
+    /// The treatment depends on an unknown property of the process.
     Unknown,
 }
 
-/// The properties of a process that process rules use.
+/// Properties of a process that process rules use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ProcessProperties<'a> {
-    /// Its process-id namespace and its id in there; `None`: not known.
+    /// Pid namespace of the process and its id in that namespace; `None` if unknown.
     pub(super) id: Option<(u64, u32)>,
-    /// Path of its program; `None`: not known.
+    /// Path of the process's program; `None` if unknown.
     pub(super) executable: Option<&'a Path>,
 }
 
@@ -63,17 +63,17 @@ impl Selection {
         Self(channels.map(ChannelSelection::of).collect())
     }
 
-    /// Selects every event of every process.
+    /// Returns the selection of every event of every process.
     pub fn all() -> Self {
         Self(vec![ChannelSelection { rules: "*".to_owned(), ..ChannelSelection::default() }])
     }
 
-    /// Patterns of the rules that include events.
+    /// Returns the patterns of rules that include events.
     pub(super) fn patterns(&self) -> impl Iterator<Item = String> {
         self.0.iter().flat_map(|channel| channel.patterns.iter().cloned())
     }
 
-    /// Returns the best treatment of a process by a channel.
+    /// Returns the best treatment of a process by any channel.
     pub(super) fn process_outcome(&self, subject: &ProcessProperties<'_>) -> ProcessOutcome {
         let fates = || self.0.iter().map(|channel| channel.process_outcome(subject));
         match fates().find(|fate| *fate == ProcessOutcome::Selected) {
@@ -83,7 +83,7 @@ impl Selection {
         }
     }
 
-    /// Returns the treatment of an event of this process: the best that a channel has for it.
+    /// Returns the best treatment of an event of this process by any channel.
     pub(super) fn event_outcome(
         &self,
         subject: &ProcessProperties<'_>,
@@ -96,7 +96,7 @@ impl Selection {
         self.best_outcome(takes, event, levels)
     }
 
-    /// Returns the treatment of an event, whatever the process rules are.
+    /// Returns the best treatment of an event by any channel, without regard to process rules.
     pub(super) fn outcome_in_any_process(&self, event: &str, levels: &[u8]) -> EventOutcome {
         self.best_outcome(|_| true, event, levels)
     }
@@ -117,7 +117,7 @@ impl ChannelSelection {
         let rules = channel.on.iter().flatten().filter(|rule| !rule.excludes());
         Self {
             patterns: rules.map(RuleSpec::full_pattern).collect(),
-            // A session's rules were checked when it was created.
+            // A session's rules were checked when the session was created.
             rules: channel.rules_text().unwrap_or_default(),
             filtered: channel.filters.iter().map(FilterSpec::rules).collect(),
             processes: processes::rules_of_running(channel),
@@ -152,8 +152,8 @@ impl ChannelSelection {
     }
 }
 
-/// Returns true if event rules select an event of one of these levels; of any level, if none is
-/// known.
+/// Returns true if event rules select an event with one of these log levels; with any level, if
+/// `levels` is empty.
 pub(super) fn rules_select(rules: &str, event: &str, levels: &[u8]) -> bool {
     let (provider, name) = event.split_once(':').unwrap_or((event, ""));
     let (provider, name) = (provider.as_bytes(), name.as_bytes());

@@ -1,8 +1,8 @@
-//! Events that an ELF file describes: the data of the header and of the crate
-//! (`include/trackway/abi/abi.h`), read without running it.
+//! Events that an ELF file describes in the data of the header or the crate
+//! (`include/trackway/abi/abi.h`), read without running the file.
 //!
-//! So filters are checked against a program before it has ever run, and after it was rebuilt. Files
-//! are hostile: invalid data describes no event.
+//! So filters are checked against a program before its first run, and after each build. Files may
+//! be hostile: invalid data describes no event.
 
 use std::collections::HashMap;
 
@@ -16,16 +16,16 @@ use trackway_schema::{
     Shape,
 };
 
-/// The section of pointers to events.
+/// Name of the section of pointers to events.
 const SECTION: &str = "trackway_events";
-/// Maximum number of events in a file: that of a window.
+/// Most events in a file: the capacity of a window.
 const EVENTS_MAX: usize = trackway_abi::window::EVENTS_MAX;
 const POINTER_BYTES: u64 = 8;
-/// Most pieces of a file that are loaded; there are four or five.
+/// Most segments of a file that are loaded; usually there are four or five.
 const PIECES_MAX: usize = 64;
-/// No address of a file is beyond: none that is added to below wraps.
+/// Upper bound of a file's addresses, so that no sum of addresses and offsets wraps.
 const ADDRESS_MAX: u64 = 1 << 56;
-/// `TRACKWAY_ABI_VERSION`.
+/// Value of `TRACKWAY_ABI_VERSION`.
 const VERSION: u16 = 1;
 
 /// Offsets of the members of `struct trackway_abi_event`, in bytes.
@@ -38,7 +38,7 @@ mod event {
     pub(super) const FIELDS: u64 = 48;
 }
 
-/// `struct trackway_abi_field`.
+/// Offsets of the members of `struct trackway_abi_field`, in bytes.
 mod field {
     pub(super) const BYTES: u64 = 24;
     pub(super) const NAME: u64 = 0;
@@ -48,7 +48,7 @@ mod field {
     pub(super) const LENGTH: u64 = 18;
 }
 
-/// `struct trackway_abi_label`.
+/// Offsets of the members of `struct trackway_abi_label`, in bytes.
 mod label {
     pub(super) const BYTES: u64 = 24;
     pub(super) const FIRST: u64 = 0;
@@ -56,7 +56,7 @@ mod label {
     pub(super) const NAME: u64 = 16;
 }
 
-/// Reads the events that a file describes; `None` if one of them cannot be read.
+/// Reads the events that a file describes; `None` if an event cannot be read.
 pub(crate) fn read_events<'data, R: ReadRef<'data>>(
     file: &ElfFile64<'data, Endianness, R>,
 ) -> Option<Vec<EventDescription>> {
@@ -69,17 +69,18 @@ pub(crate) fn read_events<'data, R: ReadRef<'data>>(
     there.map(|event| image.event(event)).collect()
 }
 
-/// A file as it would lie in memory, at the addresses that it names.
+/// A file as loaded into memory, at the addresses in its program headers.
 struct Image<'data> {
-    /// Pieces of the file: start and contents.
+    /// Loaded segments of the file: address and contents.
     pieces: Vec<(u64, &'data [u8])>,
-    /// Pointers that the dynamic loader fills in, by where they are.
+    /// Values of pointers that the dynamic loader fills in, by the pointer's address.
     relocated: HashMap<u64, u64>,
 }
 
 impl<'data> Image<'data> {
     fn of<R: ReadRef<'data>>(file: &ElfFile64<'data, Endianness, R>) -> Self {
-        // Segments do not overlap in a file that a linker has made.
+        // Segments do not overlap in a file that a linker has made, so their sum is bounded by the
+        // file.
         let mut left = file.data().len().unwrap_or(0);
         let piece = |segment: object::read::elf::ElfSegment64<'data, '_, Endianness, R>| {
             left = left.checked_sub(segment.file_range().1)?;
@@ -109,7 +110,7 @@ impl<'data> Image<'data> {
         self.relocated.get(&at).copied().or_else(there).filter(|place| *place < ADDRESS_MAX)
     }
 
-    /// Reads the text that the pointer at `at` points to.
+    /// Reads the text to which the pointer at address `at` points.
     fn text(&self, at: u64) -> Option<String> {
         let bytes = self.bytes(self.pointer(at)?)?;
         let length = bytes.iter().take(NAME_BYTES_MAX + 1).position(|&byte| byte == 0)?;
@@ -165,8 +166,8 @@ impl<'data> Image<'data> {
     }
 }
 
-/// Returns the values that the dynamic loader would fill in, were the file at its own addresses.
-/// (Packed values, as with DT_RELR, are in the data already.)
+/// Returns the values that the dynamic loader would fill in if it loaded the file at its own
+/// addresses. (Packed values, for example of DT_RELR, are already in the data.)
 fn compute_relocations<'data>(
     file: &ElfFile64<'data, Endianness, impl ReadRef<'data>>,
 ) -> HashMap<u64, u64> {

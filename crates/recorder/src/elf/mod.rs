@@ -1,9 +1,9 @@
-//! Properties of an ELF file: whether it is static, which libraries it needs, which instrumentation
-//! points it carries.
+//! Properties of an ELF file: whether it is static, and its needed libraries and instrumentation
+//! points.
 //!
-//! Only needed parts of a file are read: programs of 100 MB are examined while their first events
-//! fill buffers. Files are hostile: `object` checks every offset, sizes are bounded, and an invalid
-//! file has no properties.
+//! The module reads only the needed parts of a file: programs of 100 MB are examined while their
+//! first events fill buffers. Files may be hostile: `object` checks every offset, sizes are
+//! bounded, and an invalid file has no properties.
 
 pub(crate) mod event_notes;
 
@@ -19,14 +19,14 @@ use trackway_schema::EventDescription;
 
 /// Largest file that is examined, in bytes.
 const FILE_BYTES_MAX: u64 = 512 << 20;
-/// Most sections of instrumentation points that are examined; a linker makes one of them.
+/// Most sections of instrumentation points that are examined; a linker makes only one.
 const NOTES_MAX: usize = 16;
-/// Largest of them, in bytes: some ten thousand points.
+/// Largest section of instrumentation points, in bytes: some ten thousand points.
 const NOTES_BYTES_MAX: u64 = 4 << 20;
 /// Most libraries of a program that are examined.
 const LIBRARIES_MAX: usize = 256;
 
-/// Debian's subfolder for libraries of this machine.
+/// Debian's library subfolder for this architecture.
 pub(crate) const MULTIARCH: &str = if cfg!(target_arch = "aarch64") {
     "aarch64-linux-gnu"
 } else if cfg!(target_arch = "riscv64") {
@@ -35,36 +35,36 @@ pub(crate) const MULTIARCH: &str = if cfg!(target_arch = "aarch64") {
     "x86_64-linux-gnu"
 };
 
-/// True if programs for this machine carry the names of their instrumentation points (the header
-/// writes SDT notes where it can).
+/// True if programs of this architecture contain the names of their instrumentation points (the
+/// header writes SDT notes where it can).
 pub(crate) const HAS_POINTS: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
-/// The function that the header calls at the start of a program, weakly.
+/// Function that the header calls at the start of a program, as a weak symbol.
 const REGISTER_SYMBOL: &str = "trackway_abi_register";
 
-/// The properties of a file.
+/// Properties of an ELF file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Module {
-    /// It is an executable that no dynamic loader runs: nothing can be preloaded into it.
+    /// True for an executable that no dynamic loader runs: no library can be preloaded.
     pub is_static: bool,
-    /// Names of its instrumentation points (SDT notes): `provider:name`.
+    /// Names of the file's instrumentation points (SDT notes): `provider:name`.
     pub points: BTreeSet<String>,
-    /// Events that it describes; `None` if one of them cannot be read.
+    /// Events that the file describes; `None` if an event cannot be read.
     pub events: Option<Vec<EventDescription>>,
-    /// Libraries that it needs.
+    /// Names of the libraries that the file needs.
     pub needed: Vec<String>,
-    /// It was compiled with the header: it refers to the library's only function.
+    /// True if the file was compiled with the header: it refers to the library's only function.
     pub registers: bool,
 }
 
 impl Module {
-    /// Returns true if it has events of Trackway: SDT notes may belong to other tracers alone.
+    /// Returns true if the file has events of Trackway: SDT notes may belong to other tracers only.
     pub(crate) fn has_events(&self) -> bool {
         self.events.as_ref().is_none_or(|events| !events.is_empty())
     }
 }
 
-/// Reads the 64-bit ELF file at `path`; `None` if it is none (a script, say).
+/// Reads the 64-bit ELF file at `path`; `None` if the file is not ELF (for example, a script).
 pub fn read_module(path: &Path) -> Option<Module> {
     let status = fs::metadata(path).ok()?;
     if !status.is_file() || status.len() > FILE_BYTES_MAX {
@@ -97,7 +97,8 @@ fn parse_module<'data, R: ReadRef<'data>>(bytes: R) -> Option<Module> {
     })
 }
 
-/// Libraries have an entry point at times (libc.so.6): they have a name, too.
+/// Returns true for a library: it has dynamic symbols, even if it has an entry point like
+/// libc.so.6.
 fn is_library<'data>(file: &ElfFile64<'data, Endianness, impl ReadRef<'data>>) -> bool {
     file.dynamic_symbols().next().is_some()
 }
@@ -146,17 +147,17 @@ fn read_notes(mut data: &[u8], points: &mut BTreeSet<String>) {
     }
 }
 
-/// The events and points of `files` and the libraries that they need, as far as those lie in the
-/// usual folders or beside the file.
+/// Events and points of program files and the libraries that they need, as far as a library is in a
+/// usual folder or beside its file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProgramInstrumentation {
     /// Names of instrumentation points: `provider:name`.
     pub points: BTreeSet<String>,
-    /// Events that they describe.
+    /// Events that the files describe.
     pub events: Vec<EventDescription>,
-    /// There are more events, which cannot be read.
+    /// True if there are further events that cannot be read.
     pub hides_events: bool,
-    /// Some of it was compiled with the header.
+    /// True if one of the files was compiled with the header.
     pub registers: bool,
 }
 

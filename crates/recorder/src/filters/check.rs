@@ -1,7 +1,7 @@
-//! Checks of filters: before anything begins, they are compared with the known events.
+//! Checks of filters against the known events, before a recording begins.
 //!
 //! Events that no program has registered yet may have any field. So a filter is refused only if its
-//! events are known, and it fits none of them. A filter that names no events, in a channel of all
+//! events are known and it fits none of them. A filter that names no events, in a channel of all
 //! events, is refused only if the program's own events are known, or a misspelling is likely.
 
 use trackway_filter::checked::{CheckedObject, MissingField};
@@ -21,13 +21,13 @@ use crate::window::settings::ChannelSettings;
 /// Most hints about an accepted filter.
 const HINTS_MAX: usize = 4;
 
-/// Checks the filters of a new channel, where `program` is the program to be traced, if it is
-/// known. Returns probable mistakes, as text. Filters that `is_taken` accepts are not checked:
-/// kernel events have their fields.
+/// Checks the filters of a new channel; `program` is the program to be traced, if known. Returns
+/// probable mistakes as text. Filters that `is_taken` accepts are not checked here, because they
+/// are for kernel events.
 ///
 /// # Errors
 ///
-/// The first invalid filter.
+/// Returns an error for the first invalid filter.
 pub(crate) fn check_channel_filters(
     settings: &ChannelSettings,
     window: &Window,
@@ -38,7 +38,7 @@ pub(crate) fn check_channel_filters(
     check_filters(&open.cloned().collect::<Vec<_>>(), &settings.rules, window, program)
 }
 
-/// Checks filters of a channel with these rules.
+/// Checks filters of a channel with these rules. Returns probable mistakes as text.
 pub(crate) fn check_filters(
     filters: &[FilterSpec],
     rules: &str,
@@ -53,7 +53,7 @@ pub(crate) fn check_filters(
         program.events.iter().filter(|event| rules_select(rules, event)).cloned().collect();
     let mut hints = Vec::new();
     for filter in filters {
-        // The file is current; events in the window may be of an earlier build.
+        // The program file is current; events in the window may be of an earlier build.
         let mut layouts = layouts_of(filter, &of_program);
         let are_own = !layouts.is_empty();
         if !are_own {
@@ -104,8 +104,8 @@ pub(crate) fn check_filters(
     Ok(hints)
 }
 
-/// Finds those of the lost events, given with their numbers, for which a filter uses a name with
-/// the wrong type. Returns their number in all, and the remedy for the first.
+/// Finds the lost events, each with its number of losses, for which a filter uses a name with the
+/// wrong type. Returns the sum of their losses, and the remedy for the first event.
 pub(crate) fn explain_losses<'filter>(
     filters: impl Iterator<Item = &'filter FilterSpec> + Clone,
     known: &[EventDescription],
@@ -118,7 +118,7 @@ pub(crate) fn explain_losses<'filter>(
         filters.clone().find_map(|filter| {
             let FilterSource::Expression(text) = &filter.source else { return None };
             let layouts = layouts_of(filter, &events);
-            // (Those that lack something are not counted.)
+            // (Events without a name that the filter uses are not counted.)
             let error = check_for(text, &layouts).err().filter(|_| !layouts.is_empty())?;
             (error.topic != Topic::Unknown).then(|| {
                 format!(
@@ -153,7 +153,7 @@ fn format_kernel_context(text: &str) -> String {
     format!("{why}\nhint: it is known of the kernel's events alone (--kernel)")
 }
 
-/// Returns the probable mistakes in a filter for these events, as lines of text.
+/// Returns the probable mistakes of a filter for events with these layouts, as lines of text.
 fn find_probable_mistakes(text: &str, layouts: &[Layout]) -> Result<Vec<String>, RecordError> {
     let compiled = compile_for_any(text, layouts, GENERIC_BYTES_MAX);
     let warnings = compiled.map_err(|error| RecordError::Filter(error.render(text)))?.warnings;
@@ -166,7 +166,7 @@ fn find_probable_mistakes(text: &str, layouts: &[Layout]) -> Result<Vec<String>,
     Ok(hints)
 }
 
-/// Returns the part of a filter in C that all of these events lack.
+/// Returns the field or part that a filter in C requires and none of these events has.
 fn find_missing_field(
     object: &FilterObject,
     layouts: &[Layout],
@@ -176,7 +176,7 @@ fn find_missing_field(
     Ok(checked.check_for(layouts).err())
 }
 
-/// Returns the error for a filter in C that does not fit, as lines of text.
+/// Returns the error for a filter in C that fits no event, as lines of text.
 fn format_missing_field(object: &FilterObject, lack: MissingField, names_events: bool) -> String {
     let (file, MissingField { message, hint, .. }) = (&object.file, lack);
     let hint = match names_events {
@@ -191,7 +191,8 @@ fn is_probable_misspelling(error: &Error) -> bool {
     error.topic != Topic::Unknown || error.suggestion.is_some()
 }
 
-/// Returns the error of a filter for events of other programs as text, without naming one of them.
+/// Returns the error for a filter that fits no event of other programs as text, without the name of
+/// an event.
 fn format_general_mismatch(text: &str, error: &Error) -> String {
     let named = text.get(error.span.from..error.span.to).unwrap_or_default();
     match error.subject {
@@ -200,7 +201,7 @@ fn format_general_mismatch(text: &str, error: &Error) -> String {
     }
 }
 
-/// Returns the error for a filter that does not fit, as lines of text.
+/// Returns the error for a filter that fits no event, as lines of text.
 fn format_mismatch(text: &str, mut error: Error, names_events: bool) -> String {
     if !names_events {
         let hint = "if it is about events that come later, name them: PATTERN: EXPR";

@@ -1,4 +1,4 @@
-//! Filters on user events: checked before anything begins, and published in the window.
+//! Filters of user events: checked before a recording begins, and published in the window.
 
 pub(crate) mod check;
 pub(crate) mod publish;

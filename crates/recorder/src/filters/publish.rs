@@ -1,12 +1,13 @@
 //! The filters of a channel: compiled, and published in the window for writers.
 //!
-//! A *block* (`trackway_jit::block`) has all filters of a channel. It lies in one of two halves of
-//! memory that the slot keeps for as long as the window lives: so a process that reads a block,
-//! however late, reads memory of blocks. The session's word names the block in force. Another block
-//! goes into the other half: a half is overwritten only after the generation was raised past its
-//! block, and a process that has copied bytes checks the generation again.
+//! A *block* (`trackway_jit::block`) contains all filters of a channel. It is in one of two halves
+//! of a memory area that the slot keeps while the window exists, so a late reader of a block still
+//! reads block memory. The session's filter word names the active block. The next block goes to the
+//! other half: a half is overwritten only after the generation was raised past its block, and a
+//! process checks the generation again after it has copied a block.
 //!
-//! While the slot is free, the word has the place of that memory ([`Filters::publish_area`]).
+//! While the slot is free, the filter word has the location of the area
+//! ([`Filters::publish_area`]).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -26,48 +27,48 @@ use crate::window::handle::WindowHandle;
 use crate::window::sandboxes;
 use crate::window::slot::{self, Slot};
 
-/// Most bytes of a filter for events that no program has registered yet.
+/// Largest size of one filter for events that no program has registered yet, in bytes.
 pub(crate) const GENERIC_BYTES_MAX: usize = 16 << 10;
-/// Most bytes of all filters of a channel for such events.
+/// Largest size of all such filters of a channel, in bytes.
 const ALL_GENERIC_BYTES_MAX: usize = BLOCK_BYTES_MAX / 2;
-/// Both halves.
+/// Size of both halves, in bytes.
 const AREA_BYTES: u64 = 2 * BLOCK_BYTES_MAX as u64;
 const WORD_BYTES: usize = 8;
 
 const _: () =
     assert!(AREA_BYTES.is_multiple_of(GRANULE_BYTES) && BLOCK_BYTES_MAX.is_multiple_of(8));
 
-/// A channel's filters as they are in force.
+/// The active filters of a channel.
 #[derive(Debug, Default)]
 pub(crate) struct Filters {
     list: Vec<PublishedFilter>,
-    /// The channel's rules, as `trackway_schema::Rules` reads them: no filter need be compiled for
-    /// events that they do not select.
+    /// Event rules of the channel, as `trackway_schema::Rules` reads them. Filters need not be
+    /// compiled for other events.
     rules: String,
-    /// Events that are to come, in addition to those in the window.
+    /// Events that are expected but not registered in the window yet.
     expected: Vec<EventDescription>,
-    /// Offset of the two halves in the window; `None`: there was no filter yet.
+    /// Offset of the two halves in the window; `None` before the first filter.
     area: Option<u64>,
-    /// The half that the next block goes into, 0 or 1.
+    /// Half for the next block, 0 or 1.
     next_half: u64,
 }
 
-/// A filter, with its compiled form.
+/// A filter and its compiled form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PublishedFilter {
     spec: FilterSpec,
-    /// Identity of the filter whose state it continues: never 0, and unique.
+    /// Unique id, never 0; a filter with the same id continues the state of the earlier one.
     id: u64,
-    /// Rules for the events that it applies to, in the form of `trackway_schema::Rules`.
+    /// Rules that select the filter's events, in the form of `trackway_schema::Rules`.
     rules: String,
     object: Vec<u8>,
-    /// Requirements of the object in addition to kinds, in the form of `trackway_jit::meaning`.
+    /// Meanings of fields that the object requires, in the form of `trackway_jit::meaning`.
     meanings: Vec<u8>,
 }
 
 impl Filters {
-    /// Returns the filters of a channel that begins in a slot: with `word` as the slot had it
-    /// before, and control lines in `control`.
+    /// Returns the filters of a channel that begins in a slot. `word` is the slot's former filter
+    /// word; `control` is the range of the control lines.
     pub(crate) fn of_slot(
         handle: &WindowHandle,
         slot: &Slot,
@@ -75,7 +76,7 @@ impl Filters {
         control: &Range<u64>,
     ) -> Self {
         let area = filters_place(word).map(|(offset, _)| offset / AREA_BYTES * AREA_BYTES);
-        // Control lines of another kind of session may have taken the memory after the old ones.
+        // Control lines of a different size may now use the memory after the old ones.
         let is_ours = |area: &u64| {
             let place = *area..*area + AREA_BYTES;
             let is_apart = place.end <= control.start || control.end <= place.start;
@@ -84,18 +85,18 @@ impl Filters {
         Self { area: area.filter(is_ours), ..Self::default() }
     }
 
-    /// Continues the ids of the channel that this one replaces.
+    /// Takes over the filter ids of the channel that this one replaces.
     pub(crate) fn inherit(&mut self, other: &Self) {
         self.list.clone_from(&other.list);
         self.expected.clone_from(&other.expected);
     }
 
-    /// Compiles filters for these events, too, before they are registered.
+    /// Adds events for which filters are compiled before the events are registered.
     pub(crate) fn add_expected_events(&mut self, events: &[EventDescription]) {
         self.expected.extend_from_slice(events);
     }
 
-    /// Returns the events that these rules select: in the window, and to come.
+    /// Returns the registered and expected events that these rules select.
     fn events(&self, window: &Window, rules: &str) -> Vec<EventDescription> {
         let mut events = registered_events(window, rules);
         for event in self.expected.iter().filter(|event| rules_select(rules, event)) {
@@ -106,12 +107,11 @@ impl Filters {
         events
     }
 
-    /// Puts these filters into force, instead of those that were; events are those that the
-    /// channel's `rules` select.
+    /// Replaces the active filters. Compiles the new ones for the events that `rules` selects.
     ///
     /// # Errors
     ///
-    /// If one is invalid, or does not fit. The former filters stay in force.
+    /// If a filter is invalid, or fits no event. The former filters stay active.
     pub(crate) fn set(
         &mut self,
         handle: &WindowHandle,
@@ -126,17 +126,17 @@ impl Filters {
         Ok(())
     }
 
-    /// Returns the channel's rules.
+    /// Returns the channel's event rules.
     pub(crate) fn rules(&self) -> &str {
         &self.rules
     }
 
-    /// Compiles filters for the events that are registered by now, for a channel with these rules:
-    /// an event that no alternative of a filter serves has one afterwards.
+    /// Compiles the filters again for the events that are registered now and that `rules` selects.
+    /// Afterwards, each such event has an alternative of each filter that applies.
     ///
     /// # Errors
     ///
-    /// If a filter cannot serve them all. The block in force stays.
+    /// If a filter cannot serve all of its events. The active block stays.
     pub(crate) fn refresh(
         &mut self,
         handle: &WindowHandle,
@@ -177,7 +177,7 @@ impl Filters {
         Ok(())
     }
 
-    /// Returns the offset of the halves, which are allocated with the slot's first filter.
+    /// Returns the offset of the halves. Allocates them with the slot's first filter.
     fn allocate_area(&mut self, handle: &WindowHandle, slot: &Slot) -> Result<u64, RecordError> {
         if let Some(area) = self.area {
             return Ok(area);
@@ -188,8 +188,8 @@ impl Filters {
         Ok(*self.area.insert(area))
     }
 
-    /// Publishes the place of the memory for blocks, for the next session in the slot. No writer
-    /// enters it any more.
+    /// Publishes the location of the area for the next session in the slot, after writers were
+    /// excluded.
     pub(crate) fn publish_area(&self, session: &Session) {
         if let Some(area) = self.area {
             session.filters.store(filters_word(area, 0), Ordering::Relaxed);
@@ -197,7 +197,7 @@ impl Filters {
     }
 }
 
-/// Compiles filters; those that were there `before` keep their ids.
+/// Compiles filters. Filters that are also in `before` keep their ids.
 fn compile_filters(
     events: &dyn Fn() -> Vec<EventDescription>,
     specs: &[FilterSpec],
@@ -227,8 +227,8 @@ fn compile_filters(
     Ok(list)
 }
 
-/// Returns the most bytes of each of these filters for events that no program has registered yet,
-/// without filters that were given as objects.
+/// Returns the largest size, in bytes, of each expression's filter for events that no program has
+/// registered yet. Filters given as objects reduce the space.
 fn generic_bytes_max(specs: &[FilterSpec]) -> usize {
     let object_bytes = |spec: &FilterSpec| match &spec.source {
         FilterSource::Object(object) => object.bytes.len(),
@@ -239,7 +239,7 @@ fn generic_bytes_max(specs: &[FilterSpec]) -> usize {
     all / specs.len().max(1)
 }
 
-/// Returns a filter's object, and its meanings.
+/// Returns a filter's object, and the meanings that the object requires.
 fn compile_object(
     spec: &FilterSpec,
     events: &[EventDescription],
@@ -247,7 +247,8 @@ fn compile_object(
 ) -> Result<(Vec<u8>, Vec<u8>), RecordError> {
     let text = match &spec.source {
         FilterSource::Expression(text) => text,
-        // It was verified when it was specified, and each process that runs it verifies it again.
+        // The object was verified when it was specified, and each process that runs it verifies it
+        // again.
         FilterSource::Object(object) => return Ok((object.bytes.to_vec(), Vec::new())),
         _ => return Err(RecordError::Filter(format!("{spec}: of a kind not known here"))),
     };
@@ -284,7 +285,7 @@ pub(crate) fn registered_events(window: &Window, rules: &str) -> Vec<EventDescri
     described.filter(|event| rules_select(rules, event)).collect()
 }
 
-/// Returns all events that are known in the calling user's window; none, if there is no window.
+/// Returns all registered events in the calling user's window; an empty list without a window.
 pub(crate) fn own_registered_events() -> Result<Vec<EventDescription>, RecordError> {
     let Some(handle) = WindowHandle::open()? else { return Ok(Vec::new()) };
     let known = registered_events(handle.window(), "*");
@@ -292,7 +293,7 @@ pub(crate) fn own_registered_events() -> Result<Vec<EventDescription>, RecordErr
     Ok(known)
 }
 
-/// Makes an id that no filter had.
+/// Makes a new, unique filter id.
 fn new_id() -> Result<u64, RecordError> {
     Ok(u64::from_le_bytes(crate::random::random_bytes()?).max(1))
 }
@@ -316,45 +317,45 @@ fn size_error() -> RecordError {
     RecordError::Filter(format!("compiled, they are larger than {most} together"))
 }
 
-/// Writes a block to `place`, in bytes of the window, where no block that is in force is, and puts
-/// it into force.
+/// Writes a block to `place`, an offset in the window where no active block is, and activates the
+/// block.
 fn publish_block(window: &Window, session: &Session, place: u64, block: &[u8]) {
     // ORDERING: Release: a reader that loads a byte of the new block (and loads again after an
-    // Acquire fence) finds the generation that was raised when the previous block went out of
-    // force.
+    // Acquire fence) finds the generation that was raised when the previous block was replaced.
     fence(Ordering::Release);
     for (word, bytes) in words_at(window, place, block.len()).zip(block.chunks(WORD_BYTES)) {
         let mut whole = [0; WORD_BYTES];
         whole[..bytes.len()].copy_from_slice(bytes);
         word.store(u64::from_ne_bytes(whole), Ordering::Relaxed);
     }
-    // ORDERING: Release: a writer that loads the word (Acquire) finds the bytes.
+    // ORDERING: Release: a writer that loads the word (Acquire) finds the block's bytes.
     session.filters.store(filters_word(place, block.len() as u32), Ordering::Release);
-    sandboxes::mark_sandboxed_processes(window); // a filter may ask for a name
+    sandboxes::mark_sandboxed_processes(window); // a filter may use the thread's name
     // ORDERING: SeqCst: the flag before the generation, so that no process decides again without
-    // it.
+    // the flag.
     session.flags.fetch_or(flag::FILTERED, Ordering::SeqCst);
     slot::raise_generation(session);
 }
 
-/// Takes the last block out of force; the word keeps the place of the memory.
+/// Deactivates the last block; the filter word keeps the location of the area.
 fn withdraw_block(session: &Session, area: Option<u64>) {
-    // ORDERING: SeqCst, as in `publish`. First the flag: no process finds it without a block.
+    // ORDERING: SeqCst, as in `publish_block`. First the flag: no process finds the flag without a
+    // block.
     session.flags.fetch_and(!flag::FILTERED, Ordering::SeqCst);
-    // ORDERING: Release, as in `publish`.
+    // ORDERING: Release, as in `publish_block`.
     session.filters.store(area.map_or(0, |area| filters_word(area, 0)), Ordering::Release);
     slot::raise_generation(session);
 }
 
-/// Returns the words of so many bytes at `place`; none if they are not in the window.
+/// Returns the words of `bytes` bytes at `place`; none if they are not in the window.
 fn words_at(window: &Window, place: u64, bytes: usize) -> impl Iterator<Item = &'static AtomicU64> {
     let count = bytes.div_ceil(WORD_BYTES);
     let end = place.saturating_add((count * WORD_BYTES) as u64);
     let is_there = end <= window.usable_bytes() && place.is_multiple_of(WORD_BYTES as u64);
     let base = window.base();
     (0..if is_there { count } else { 0 }).map(move |index| {
-        // SAFETY: the place is mapped for good and backed (checked above), and its offset a
-        // multiple of a word's size from a page boundary; atomics are valid with any bytes, and
+        // SAFETY: the place is permanently mapped and backed (checked above), and its offset from a
+        // page boundary is a multiple of the word size; atomics are valid with any bytes, and
         // concurrent writes of other processes are defined.
         unsafe { &*base.add(place as usize).cast::<AtomicU64>().add(index) }
     })

@@ -1,4 +1,4 @@
-//! Tests of the module above.
+//! Tests of `filters::publish`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use trackway_testkit::TemporaryFolder;
 
 use super::*;
 
-/// A slot that is ours, and the block in force there.
+/// A slot that this process owns, with the channel's filters.
 struct TestChannel {
     _folder: TemporaryFolder,
     handle: WindowHandle,
@@ -33,7 +33,7 @@ impl TestChannel {
         self.filters.set(&self.handle, &self.slot, &specs, "*")
     }
 
-    /// Describes an event with a sequence of these.
+    /// Registers an event with one field, a sequence of `scalar`.
     fn describe(&self, name: &str, field: &str, scalar: Scalar) {
         let mut buffer = [0; 64];
         let mut encoder = Encoder::new(&mut buffer, b"app", name.as_bytes(), 6).expect("room");
@@ -50,7 +50,7 @@ impl TestChannel {
         self.slot.session().flags.load(Ordering::Relaxed) & flag::FILTERED != 0
     }
 
-    /// Copies the block as an agent does; returns its place and its bytes.
+    /// Copies the active block like an agent. Returns its offset and its bytes.
     fn block(&self) -> Option<(u64, Vec<u8>)> {
         let word = self.slot.session().filters.load(Ordering::Acquire);
         let (place, size) = filters_place(word).filter(|(_, size)| *size > 0)?;
@@ -59,7 +59,7 @@ impl TestChannel {
         Some((place, bytes.take(size).collect()))
     }
 
-    /// Its entries: id, rules, and number of alternatives.
+    /// Returns the entries of the active block: id, rules, and number of alternatives.
     fn entries(&self) -> Vec<(u64, String, usize)> {
         let (_, bytes) = self.block().expect("a block");
         let block = Block::decode(&bytes).expect("what was encoded");
@@ -101,7 +101,8 @@ fn what_changes_is_written_beside_what_is_in_force() {
     let still: Vec<u8> =
         words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
     assert_eq!(still, bytes);
-    // Another expression is another filter; the same one is the same at any place in the list.
+    // A new expression is a new filter; an unchanged expression keeps its id at any place in the
+    // list.
     let then: Vec<u64> = channel.entries().into_iter().map(|(id, ..)| id).collect();
     assert_eq!(then[0], ids[1]);
     assert!(!ids.contains(&then[1]));
@@ -149,12 +150,12 @@ fn objects_stand_in_blocks_as_they_are_and_the_same_bytes_go_on() {
         channel.entries().into_iter().map(|(id, ..)| id).collect()
     };
     let before = ids(&[named("a.o", &ten)]);
-    // Under both names, while it changes, it is one filter.
+    // The same object under two names is one filter, also while one of the files changes.
     assert_eq!(ids(&[named("a.o", &ten), named("b.o", &ten)]), before);
     let then = ids(&[named("b.o", &ten), named("a.o", &eleven)]);
     assert_eq!(then[0], before[0]);
     assert!(then.len() == 2 && then[1] != before[0]);
-    // An expression of the same bytes is another filter.
+    // An expression that compiles to the same bytes is another filter.
     let expression = FilterSpec::new("count() % 10 == 0");
     assert!(!then.contains(&ids(&[expression, named("c.o", &ten)])[0]));
 }
@@ -185,7 +186,8 @@ fn events_that_come_later_get_alternatives_of_their_own() {
     let (_, somebody) = channel.block().expect("a block");
     assert!(somebody != nobody);
     assert_eq!(channel.entries()[0].0, before[0].0, "its state goes on");
-    // A field with another meaning gets an alternative, and each serves only its own events.
+    // A field with another meaning gets an alternative, and each alternative serves only its own
+    // events.
     channel.describe("write", "sizes", Scalar::I8);
     channel.filters.refresh(&channel.handle, &channel.slot, "*").expect("both");
     assert_eq!(channel.entries()[0].2, 2);
@@ -235,7 +237,7 @@ fn the_memory_of_blocks_is_found_again_and_never_taken_twice() {
     let specs = [FilterSpec::new("size > 7")];
     next.set(&channel.handle, &channel.slot, &specs, "*").expect("filters");
     assert_eq!(channel.handle.allocator.bytes_in_use(), taken);
-    // A hostile process may write anything there.
+    // A hostile process may write any value to the filter word.
     for forged in [0, u64::MAX, filters_word(0, 8), filters_word(place + AREA_BYTES, 8)] {
         assert_eq!(again(forged, &nowhere), None, "{forged:#x}");
     }

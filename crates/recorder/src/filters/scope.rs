@@ -1,11 +1,11 @@
-//! The events that a filter is about, by its pattern and the contexts that it names.
+//! The scope of a filter: kernel or user events, by its pattern and its contexts.
 
 use trackway_filter::layout::Layout;
 use trackway_filter::span::Span;
 use trackway_filter::token::{Token, tokenize};
 use trackway_kernel::bpf_program::contexts::Context;
 
-/// Returns true if an expression names a context that kernel events have, and user events lack.
+/// Returns true if an expression names a context that only kernel events have.
 pub(crate) fn names_kernel_context(text: &str) -> bool {
     let of_programs = Layout::program_contexts();
     let is_there = |name: &str| of_programs.iter().any(|context| context.name == name);

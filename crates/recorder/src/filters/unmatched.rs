@@ -1,7 +1,7 @@
-//! Patterns of filters that mean no event that is known: mostly a name is misspelt then.
+//! Filter patterns that match no known event, mostly because of a misspelt name.
 //!
-//! A filter without events lets everything pass, and so must be reported. All kernel events are
-//! known; programs that are started later may bring matching user events.
+//! A filter that matches no event lets all events pass, so the recorder must report it. All kernel
+//! events are known; programs that start later may bring matching user events.
 
 use std::collections::BTreeSet;
 
@@ -13,28 +13,27 @@ use trackway_session::FilterSpec;
 
 use crate::error::RecordError;
 
-/// A filter on none of the recorded kernel events, but perhaps on user events.
+/// A filter that matches no recorded kernel event, but may match user events.
 #[derive(Debug)]
 pub(crate) struct UnmatchedFilter {
     pub(crate) filter: FilterSpec,
-    /// The reason why it was probably meant for a kernel event, with the remedy.
+    /// Reason to take the filter for one of kernel events, with the remedy.
     of_kernel: Option<(String, String)>,
 }
 
 impl UnmatchedFilter {
-    /// Returns the error of a filter meant for a kernel event; otherwise the filter.
+    /// Returns the error of a filter meant for kernel events; otherwise returns the filter.
     pub(crate) fn into_kernel_error(self) -> Result<RecordError, FilterSpec> {
         let (why, hint) = self.of_kernel.ok_or(self.filter)?;
         Ok(RecordError::Kernel(why, Some(hint)))
     }
 }
 
-/// Returns those of the filters that apply to none of the kernel events which these patterns
-/// select.
+/// Returns the filters that match none of the kernel events selected by `patterns`.
 ///
 /// # Errors
 ///
-/// If the kernel does not show its events, or the patterns are for none.
+/// If the kernel does not list its events, or the patterns match none.
 pub(crate) fn find_unmatched(
     patterns: &[String],
     filters: &[FilterSpec],
@@ -62,13 +61,13 @@ pub(crate) fn find_unmatched(
     Ok(named.iter().filter_map(stray).collect())
 }
 
-/// The target of a filter's pattern.
+/// Kind of events that a filter's pattern matches.
 enum PatternTarget {
-    /// Events of the kernel that are recorded.
+    /// Recorded kernel events.
     Recorded,
-    /// No kernel events, as far as is known.
+    /// No known kernel events.
     UserEvents,
-    /// Kernel events that are not recorded: the reason, and the remedy.
+    /// Kernel events that are not recorded: the reason and the remedy.
     UnrecordedKernelEvents(String, String),
 }
 
@@ -105,12 +104,12 @@ fn classify_pattern(pattern: &str, recorded: &[EventName], all: &[EventName]) ->
     }
 }
 
-/// Refuses the first of these that applies to no known user event and was meant for kernel events.
-/// Returns warnings about the others.
+/// Refuses the first filter that matches no known user event and was meant for kernel events.
+/// Returns warnings about the other filters without events.
 ///
 /// # Errors
 ///
-/// That.
+/// Returns the error for the refused filter.
 pub(crate) fn reject_kernel_misses(
     unmatched_filters: Vec<UnmatchedFilter>,
     known: &[EventDescription],
@@ -132,8 +131,8 @@ pub(crate) fn reject_kernel_misses(
     Ok(hints)
 }
 
-/// Returns the warning about a filter on user events that applies to none of these, which are all
-/// known events; `are_own`: they are those of the program to be traced.
+/// Returns the warning about a filter that matches none of the events `known`, which are all known
+/// user events. `are_own` is true if they are the events of the program to be traced.
 pub(crate) fn unmatched_warning(
     filter: &FilterSpec,
     known: &[EventDescription],
@@ -153,15 +152,15 @@ fn matches_any_event(filter: &FilterSpec, known: &[EventDescription]) -> bool {
     known.iter().any(|event| rules.may_select(event.provider.as_bytes(), event.name.as_bytes()))
 }
 
-/// Returns the suffix with a similar name; empty if there is none.
+/// Returns a message suffix that suggests a similar name; empty if no name is similar.
 fn format_suggestion(filter: &FilterSpec, known: &[EventDescription]) -> String {
     let names: BTreeSet<String> = known.iter().map(EventDescription::full_name).collect();
     let meant = filter.pattern.as_deref().and_then(|pattern| suggest_pattern(pattern, &names));
     meant.map(|meant| format!("; did you mean '{meant}'?")).unwrap_or_default()
 }
 
-/// Returns a similar pattern for a filter's pattern, or for one of a list, that matches none of
-/// these names.
+/// Returns a similar pattern that matches one of `names`, for the first pattern in `list` that has
+/// one.
 pub fn suggest_pattern(list: &str, names: &BTreeSet<String>) -> Option<String> {
     list.split(',').find_map(|pattern| suggest_single_pattern(pattern.trim(), names))
 }
@@ -170,7 +169,7 @@ fn suggest_single_pattern(pattern: &str, names: &BTreeSet<String>) -> Option<Str
     if pattern.contains(':') {
         return nearest_pattern(pattern, names);
     }
-    // A bare name is a provider's, but may be meant for an event.
+    // A bare name counts as a provider, but may be meant as an event.
     let whole = |meant: String| match meant.strip_prefix("*:") {
         Some(name) => names.iter().find(|full| full.ends_with(&format!(":{name}"))).cloned(),
         None => Some(meant),
@@ -179,8 +178,8 @@ fn suggest_single_pattern(pattern: &str, names: &BTreeSet<String>) -> Option<Str
         .or_else(|| nearest_pattern(&format!("*:{pattern}"), names).and_then(whole))
 }
 
-/// Returns the pattern that is most similar to this one, of those that match one of the names: a
-/// provider or name that does not match is replaced by one of theirs.
+/// Returns the pattern that is most similar to `pattern` and matches one of the names. A provider
+/// or event name without a match is replaced by one from `names`.
 pub fn nearest_pattern(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
     let (provider, name) = pattern.split_once(':')?;
     let candidate = |full: &String| {
@@ -192,8 +191,8 @@ pub fn nearest_pattern(pattern: &str, names: &BTreeSet<String>) -> Option<String
     names.iter().filter_map(candidate).min().map(|(_, near)| near)
 }
 
-/// Returns the replacement for a part of a pattern that is to match `there`, and the number of
-/// changes: the part itself, or `there` if that takes few changes.
+/// Returns the replacement for a part of a pattern that must match `there`, and the number of
+/// changes: the part itself if it matches, or `there` if few changes lead to it.
 fn suggest_part<'text>(part: &'text str, there: &'text str) -> Option<(usize, &'text str)> {
     if glob_matches(part.as_bytes(), there.as_bytes()) {
         return Some((0, part));
@@ -201,7 +200,7 @@ fn suggest_part<'text>(part: &'text str, there: &'text str) -> Option<(usize, &'
     let most = (part.len() / 3).max(1);
     let changes = strsim::levenshtein(&part.to_lowercase(), &there.to_lowercase());
     let is_like = !part.contains('*') && changes <= most;
-    // A name in another case is another name.
+    // A name in another case is a different name.
     is_like.then_some((changes.max(1), there))
 }
 
@@ -263,7 +262,7 @@ mod tests {
             ("request", "nor of a program; did you mean 'myapp:request'?"),
             ("requst", "nor of a program; did you mean 'myapp:request'?"),
             ("*:whatever", "is about no event that is known"),
-            // They are programs', whatever the kernel has of that name.
+            // These patterns are for user events, even if the kernel has events with such names.
             ("myapp:*", ""),
             ("sched:tick", ""),
         ] {

@@ -1,6 +1,6 @@
-//! The two kernel backends: BPF ([`crate::kernel::bpf`]), and tracefs ([`crate::kernel::tracefs`])
-//! for machines that refuse BPF, or on request. Their traces are the same, except for data that
-//! tracefs lacks.
+//! Kernel backends: BPF ([`crate::kernel::bpf`]), and tracefs ([`crate::kernel::tracefs`]) for
+//! machines that refuse BPF, or on request. Both backends write the same trace, except for data
+//! that tracefs lacks.
 
 use std::path::{Path, PathBuf};
 
@@ -23,12 +23,12 @@ use crate::trace::folder::TraceFolder;
 
 pub use trackway_session::KernelBackend;
 
-/// The kernel backends that can be used here.
+/// Kernel backends that can be used on this machine.
 #[derive(Debug)]
 pub struct KernelBackends {
-    /// Success if BPF can be used.
+    /// `Ok` if BPF can be used, else the reason.
     pub bpf: Result<(), Refusal>,
-    /// The mount point of tracefs, if it can be used.
+    /// Mount point of tracefs, if tracefs can be used.
     pub tracefs: Result<PathBuf, InstanceError>,
 }
 
@@ -39,21 +39,21 @@ impl KernelBackends {
     }
 }
 
-/// Kernel events, ready to be recorded.
+/// Prepared recording of kernel events, by one of the backends.
 #[derive(Debug)]
 pub(crate) enum PreparedKernel {
     Bpf(Box<bpf::PreparedBpf>),
     Tracefs(Box<PreparedTracefs>),
 }
 
-/// Buffers that a thread drains.
+/// Active recording of kernel events, whose buffers a thread drains.
 #[derive(Debug)]
 pub(crate) enum KernelRecording {
     Bpf(Box<bpf::BpfRecording>),
     Tracefs(Box<tracefs::TracefsRecording>),
 }
 
-/// The results of a recording of kernel events.
+/// Results of a finished recording of kernel events.
 #[derive(Debug)]
 pub(crate) enum Summary {
     Bpf(Box<bpf::KernelSummary>),
@@ -61,8 +61,7 @@ pub(crate) enum Summary {
 }
 
 impl PreparedKernel {
-    /// Prepares the recording: by the backend that is specified, or by the first one that is
-    /// available.
+    /// Prepares the recording with the specified backend, or with the first available one.
     pub(crate) fn prepare(
         request: &KernelRequest<'_>,
         notices: &Notices,
@@ -96,7 +95,7 @@ impl PreparedKernel {
         Ok(made)
     }
 
-    /// Returns the filters on its events.
+    /// Returns the filters on the recorded kernel events.
     pub(crate) fn filters(&self) -> &AcceptedFilters {
         match self {
             Self::Bpf(kernel) => kernel.filters().accepted(),
@@ -104,7 +103,7 @@ impl PreparedKernel {
         }
     }
 
-    /// Reports buffers that differ from the specified size, or from the usual one.
+    /// Reports if a CPU's buffers differ from the specified size, or else from the default size.
     fn report_size(&self, size_bytes: u64, notices: &Notices) {
         let (cpu_bytes, sizes) = match self {
             Self::Bpf(kernel) => (kernel.cpu_bytes(), bpf::PreparedBpf::format_possible_sizes()),
@@ -135,8 +134,8 @@ impl PreparedKernel {
     }
 }
 
-/// Reports a CPU's buffers that differ from the specified size (0: none was), with the possible
-/// sizes.
+/// Reports a CPU's buffers that differ from the specified size (0: the default size), with the
+/// possible sizes.
 fn report_other_size(size_bytes: u64, cpu_bytes: u64, sizes: &str, notices: &Notices) {
     let wanted_bytes = if size_bytes == 0 { bpf::CPU_BYTES } else { size_bytes };
     if cpu_bytes != wanted_bytes {
@@ -147,7 +146,7 @@ fn report_other_size(size_bytes: u64, cpu_bytes: u64, sizes: &str, notices: &Not
     }
 }
 
-/// The contents of a flight recorder at some moment.
+/// Contents of a flight recorder at one moment.
 #[derive(Debug)]
 pub(crate) enum FlightContents {
     Bpf(Vec<RegionDrain>),
@@ -155,9 +154,9 @@ pub(crate) enum FlightContents {
 }
 
 impl KernelRecording {
-    /// Records the events that these patterns select, and no others. Returns the number of added
-    /// and of removed events. With `filters`, those apply from now on. `meanwhile` is called every
-    /// now and then.
+    /// Records only the events that `patterns` select. Returns the number of added and of removed
+    /// events. With `filters`, replaces all filters from now on. Calls `meanwhile` repeatedly
+    /// during the work.
     pub(crate) fn select(
         &mut self,
         patterns: &[String],
@@ -175,8 +174,8 @@ impl KernelRecording {
         }
     }
 
-    /// Returns the function that the command's process calls before exec, if any: the process and
-    /// its children are recorded from then on.
+    /// Returns the hook that the traced command's process calls before exec, if there is one. From
+    /// the hook on, the process and its children are recorded.
     pub(crate) fn pre_exec_hook(&self) -> Option<PreExecHook> {
         match self {
             Self::Bpf(draining) => draining.pre_exec_hook(),
@@ -184,7 +183,7 @@ impl KernelRecording {
         }
     }
 
-    /// Returns the former limit on open files, if it was raised: the command inherits that one.
+    /// Returns the limit on open files from before it was raised, for the traced command.
     pub(crate) fn files_limit(&self) -> Option<u64> {
         match self {
             Self::Bpf(draining) => draining.files_limit(),
@@ -192,7 +191,7 @@ impl KernelRecording {
         }
     }
 
-    /// Writes events at once while a reader follows, or not any more.
+    /// Enables undelayed writing while a reader follows the trace, and disables it otherwise.
     pub(crate) fn set_followed(&self, is_followed: bool) {
         match self {
             Self::Bpf(draining) => draining.set_followed(is_followed),
@@ -200,7 +199,7 @@ impl KernelRecording {
         }
     }
 
-    /// Reports changes since the previous call.
+    /// Reports changes in the recording since the previous call.
     pub(crate) fn report_changes(&self, notices: &Notices) {
         match self {
             Self::Bpf(draining) => draining.report_changes(notices),
@@ -208,7 +207,7 @@ impl KernelRecording {
         }
     }
 
-    /// Returns the status; `None` if it cannot be determined.
+    /// Returns the status of the recording; `None` if it cannot be determined.
     pub(crate) fn status(&mut self, spec: KernelSpec) -> Option<KernelStatus> {
         let is_of_command = spec.pids.is_empty() && self.pre_exec_hook().is_some();
         let (status, is_by_tracefs) = match self {
@@ -218,7 +217,7 @@ impl KernelRecording {
         Some(KernelStatus { is_of_command, is_by_tracefs, ..status })
     }
 
-    /// Returns the bytes of memory of its buffers.
+    /// Returns the memory of the buffers, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {
             Self::Bpf(draining) => draining.memory_bytes(),
@@ -226,7 +225,7 @@ impl KernelRecording {
         }
     }
 
-    /// Excludes the contents of a flight recorder from the trace: snapshots have them.
+    /// Excludes the flight recorder's contents from the trace, since only snapshots contain them.
     pub(crate) fn drop_flight_recorder(&mut self) {
         match self {
             Self::Bpf(draining) => draining.drop_flight_recorder(),
@@ -234,8 +233,8 @@ impl KernelRecording {
         }
     }
 
-    /// Stops recording. If that fails, later calls ([`Self::stop_and_write`], [`Self::finish`]) try
-    /// again, and report it.
+    /// Stops recording. If that fails, [`Self::stop_and_write`] and [`Self::finish`] try again, and
+    /// report a failure.
     pub(crate) fn stop(&mut self) {
         match self {
             Self::Bpf(draining) => draining.stop(),
@@ -252,7 +251,7 @@ impl KernelRecording {
         Ok(())
     }
 
-    /// Stops as [`Self::stop`] does, and writes the recorded events to the trace, as far as
+    /// Stops recording like [`Self::stop`], and writes the recorded events to the trace, as far as
     /// possible.
     pub(crate) fn stop_and_write(&mut self) -> Result<(), RecordError> {
         match self {
@@ -269,8 +268,8 @@ impl KernelRecording {
         }
     }
 
-    /// Returns the contents of a flight recorder, to be written by [`Self::write_snapshot`]; `None`
-    /// if this is none.
+    /// Returns the contents of a flight recorder, for [`Self::write_snapshot`]; `None` if the
+    /// kernel's buffers are no flight recorder.
     pub(crate) fn begin_snapshot(
         &self,
         last_ns: Option<u64>,
@@ -287,7 +286,7 @@ impl KernelRecording {
     }
 
     /// Writes the contents from [`Self::begin_snapshot`] to the trace in `folder`. Returns the
-    /// number of events and bytes. `meanwhile` is called every now and then.
+    /// number of events and bytes. Calls `meanwhile` repeatedly during the work.
     pub(crate) fn write_snapshot(
         &self,
         contents: FlightContents,
@@ -306,7 +305,7 @@ impl KernelRecording {
         }
     }
 
-    /// Ends the recording, and writes the rest.
+    /// Ends the recording, and writes the remaining events.
     pub(crate) fn finish(self) -> Summary {
         match self {
             Self::Bpf(draining) => Summary::Bpf(Box::new(draining.finish())),
@@ -316,7 +315,7 @@ impl KernelRecording {
 }
 
 impl Summary {
-    /// Reports the results, with the folder if no other line has it.
+    /// Reports the results, with the trace's folder unless another line names the folder.
     pub(crate) fn report(&self, folder: Option<&Path>, notices: &Notices) {
         match self {
             Self::Bpf(summary) => summary.report(folder, notices),
@@ -324,7 +323,7 @@ impl Summary {
         }
     }
 
-    /// Returns the counts.
+    /// Returns the counts of recorded and lost events.
     pub(crate) fn counts(&self) -> crate::summary::Summary {
         match self {
             Self::Bpf(summary) => summary.as_summary(),
@@ -357,7 +356,7 @@ mod tests {
         let with = "the kernel's buffers have";
         let said_of =
             |is: &str, not: &str| format!("{with} {is} for each CPU, not {not}: as there are");
-        // Of many CPUs, and of a size that is no power of two.
+        // With many CPUs, and with a size that is no power of two.
         assert_eq!(said(0, 2 << 20), said_of("2.0 MiB", "8.0 MiB"));
         assert_eq!(said(300 << 10, 256 << 10), said_of("256.0 KiB", "300.0 KiB"));
     }

@@ -1,11 +1,11 @@
-//! The check that the kernel's programs have the clock of programs and of the recorder.
+//! Check that BPF programs use the same clock as traced programs and the recorder.
 
 use std::os::unix::fs::MetadataExt as _;
 
 use crate::error::RecordError;
 use crate::kernel::error::kernel_error;
 
-/// Refuses to record by another clock than programs and the recorder have.
+/// Returns an error if kernel events have another clock than traced programs and the recorder.
 pub(crate) fn refuse_other_clock() -> Result<(), RecordError> {
     if has_own_clock() {
         let why = "this time namespace has a clock of its own, and the kernel's events another";
@@ -14,11 +14,11 @@ pub(crate) fn refuse_other_clock() -> Result<(), RecordError> {
     Ok(())
 }
 
-/// Returns true if CLOCK_MONOTONIC differs from the one of BPF programs.
+/// Returns true if CLOCK_MONOTONIC of this process differs from the clock of BPF programs.
 fn has_own_clock() -> bool {
     /// PROC_TIME_INIT_INO (include/linux/proc_ns.h).
     const FIRST: u64 = 0xeffffffa;
-    // Kernels without such namespaces have none of these files.
+    // Kernels without time namespaces lack these files.
     let Ok(namespace) = std::fs::metadata("/proc/self/ns/time") else { return false };
     let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
     namespace.ino() != FIRST && is_set_off(&offsets)

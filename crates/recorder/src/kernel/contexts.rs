@@ -1,7 +1,7 @@
-//! The contexts of user events and of kernel events, from one list that names both.
+//! Contexts of user events and of kernel events, from one list of names.
 //!
-//! A name that both have selects both; a name that only kernel events have leaves user events with
-//! their default.
+//! A name that exists for both kinds selects both contexts. A list with only kernel contexts leaves
+//! user events with their default context.
 
 use trackway_kernel::bpf_program::contexts::{ALL, Context};
 use trackway_session::{ContextList, OptionError, parse_contexts};
@@ -11,7 +11,7 @@ use crate::error::RecordError;
 /// Default context of user events.
 const DEFAULT_CONTEXT: &str = "vtid";
 
-/// Contexts of a list, by the kind of events that have them.
+/// Contexts of a list, split by user events and kernel events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextLists {
     /// Contexts of user events.
@@ -20,12 +20,12 @@ pub struct ContextLists {
     pub kernel: Vec<Context>,
 }
 
-/// Why a list is none.
+/// Error in a list of contexts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ContextsError {
-    /// A word means nothing to programs, nor to the kernel.
+    /// The list has a word that is neither a user context nor a kernel context.
     Unknown(OptionError),
-    /// A context of the kernel's alone, and none of its events are recorded.
+    /// The list has a context of kernel events only, and no kernel events are recorded.
     OfTheKernel(&'static str),
 }
 
@@ -48,11 +48,11 @@ impl std::fmt::Display for ContextsError {
 
 impl std::error::Error for ContextsError {}
 
-/// Parses contexts of kernel events, by their names.
+/// Parses the names of contexts of kernel events.
 ///
 /// # Errors
 ///
-/// If one has no meaning.
+/// If a name is unknown.
 pub(crate) fn parse_kernel_contexts(list: &[String]) -> Result<Vec<Context>, RecordError> {
     let known = |name: &String| {
         Context::find_by_name(name).ok_or_else(|| {
@@ -68,11 +68,11 @@ fn list_context_names() -> String {
     ALL.map(|context| context.name).join(", ")
 }
 
-/// Parses such a list; `None` selects the defaults.
+/// Parses a list of contexts; `None` selects the defaults.
 ///
 /// # Errors
 ///
-/// If a word means nothing, or nothing here.
+/// If a word is unknown, or names a kernel context while no kernel events are recorded.
 pub fn parse_context_lists(
     list: Option<&str>,
     has_kernel: bool,
@@ -95,7 +95,7 @@ pub fn parse_context_lists(
             programs.push(word);
         }
     }
-    // A list of kernel contexts alone leaves user events with their default.
+    // A list of kernel contexts alone leaves user events with their default context.
     if programs.is_empty() && !kernel.is_empty() {
         programs.push(DEFAULT_CONTEXT);
     }

@@ -1,8 +1,8 @@
-//! The thread that drains the kernel's buffers, whichever way they are filled.
+//! Thread that drains the kernel's buffers, for both kernel backends.
 //!
-//! The recorder sends work as a closure, and waits for the result: so everything about the buffers
-//! happens in one thread. The thread survives errors: if writing fails, it reports that once and
-//! retries, and events that find no space in between are counted.
+//! The recorder sends work as a closure, and waits for the result: so one thread does everything
+//! with the buffers. The thread survives errors: if writing fails, it reports that once and
+//! retries. Events that find no space meanwhile are counted.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -21,30 +21,30 @@ use crate::trace::progress_file::ProgressFile;
 
 /// Period between two turns of draining.
 const PERIOD: Duration = Duration::from_millis(20);
-/// Period between two attempts to write, once one has failed.
+/// Period between two attempts to write after a failure.
 const RETRY_PERIOD: Duration = Duration::from_millis(500);
 
 /// Most packets that are dropped at the end, one after the other, if a full disk has no space for
 /// the packets that report losses.
 const DROPPED_PACKETS_MAX: usize = 4;
 
-/// The results at the end.
+/// Results at the end of draining.
 #[derive(Debug)]
 pub(crate) struct DrainResult<C> {
     pub(crate) counts: C,
-    /// Success if all packets could be written.
+    /// `Ok` if all packets could be written.
     pub(crate) written: io::Result<()>,
-    /// Success if the streams report all losses.
+    /// `Ok` if the streams report all losses.
     pub(crate) closed: io::Result<()>,
 }
 
-/// Buffers that the thread drains.
+/// Source of kernel events that the thread drains: the buffers of a backend.
 pub(crate) trait DrainSource: Send + Sized + 'static {
     /// Moves buffered events to the trace.
     ///
     /// # Errors
     ///
-    /// If it cannot be written now.
+    /// If the events cannot be written now.
     fn regular_turn(&mut self) -> io::Result<()>;
 
     /// Discards recorded events and counts of losses, while stopped.
@@ -54,25 +54,25 @@ pub(crate) trait DrainSource: Send + Sized + 'static {
     /// If files of the trace cannot be removed.
     fn clear(&mut self) -> io::Result<()>;
 
-    /// Returns the trace, and the file of its written extent while a reader follows.
+    /// Returns the trace, and its progress file while a reader follows the trace.
     fn trace_and_progress(&mut self) -> (&Trace, &mut Option<ProgressFile>);
 
-    /// Writes the losses at the trace's end.
+    /// Writes the loss counts at the end of the trace.
     ///
     /// # Errors
     ///
-    /// If a stream cannot be written; all others are.
+    /// If a stream cannot be written; all other streams are written.
     fn close(&mut self) -> io::Result<()>;
 
     /// Removes the largest of the streams' last packets from the trace; its events are lost.
-    /// Returns true if there was one.
+    /// Returns true if there was a packet.
     fn drop_largest_packet(&mut self) -> bool;
 
-    /// Closes as [`Self::close`] does, on a disk that may have no space for that.
+    /// Writes the loss counts like [`Self::close`], on a disk that may have no space for them.
     ///
     /// # Errors
     ///
-    /// If there is none, whatever is given up.
+    /// If there is no space, even after packets were dropped.
     fn close_at_end(&mut self) -> io::Result<()> {
         let mut closed = self.close();
         for _ in 0..DROPPED_PACKETS_MAX {
@@ -84,26 +84,26 @@ pub(crate) trait DrainSource: Send + Sized + 'static {
         closed
     }
 
-    /// Returns changes of the recorded processes that are to be reported.
+    /// Returns notices about changes of the recorded processes.
     fn take_change_notices(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Writes events at once while a reader follows, or not any more.
+    /// Enables undelayed writing while a reader follows the trace, and disables it otherwise.
     fn set_followed(&mut self, is_followed: bool) {
         let (trace, live) = self.trace_and_progress();
         if is_followed == live.is_some() {
             return;
         }
-        // Without it the trace is followed all the same, a second later.
+        // Without the progress file, readers still follow the trace, a second later.
         *live = is_followed.then(|| ProgressFile::open(&trace.facts_folder().ok()?).ok()).flatten();
     }
 }
 
-/// Work for the thread between two turns.
+/// Work that the thread runs between two turns.
 type Task<D> = Box<dyn FnOnce(&mut D) + Send>;
 
-/// The recorder's handle of the thread, which ends when this is dropped.
+/// Handle of the thread; dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct DrainThread<D> {
     orders: Sender<Task<D>>,
@@ -112,11 +112,11 @@ pub(crate) struct DrainThread<D> {
 }
 
 impl<D: DrainSource> DrainThread<D> {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
     ///
-    /// If there can be no thread.
+    /// If no thread can be created.
     pub(crate) fn start(mut drainer: D) -> Result<Self, RecordError> {
         let (orders, ordered) = mpsc::channel();
         let (teller, news) = mpsc::channel();
@@ -130,7 +130,7 @@ impl<D: DrainSource> DrainThread<D> {
     ///
     /// # Errors
     ///
-    /// If it has ended.
+    /// If the thread has ended.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut D) -> T + Send + 'static,
@@ -142,8 +142,8 @@ impl<D: DrainSource> DrainThread<D> {
         answer.recv().map_err(|_| gone())
     }
 
-    /// Calls `end` in the thread to write the rest; if the thread has ended, its results are
-    /// unknown.
+    /// Calls `end` in the thread to write the remaining events. If the thread has ended, the
+    /// results are unknown.
     pub(crate) fn write_end<C: Default + Send + 'static>(
         &self,
         end: impl FnOnce(&mut D) -> DrainResult<C> + Send + 'static,
@@ -154,7 +154,7 @@ impl<D: DrainSource> DrainThread<D> {
         })
     }
 
-    /// Marks the trace as complete. If that fails, readers report that it may not be.
+    /// Marks the trace as complete. On failure, readers report that the trace may be incomplete.
     pub(crate) fn mark(&self, summary: Summary) {
         let _ = self.run(move |drainer| {
             let facts = drainer.trace_and_progress().0.facts_folder()?;
@@ -162,14 +162,14 @@ impl<D: DrainSource> DrainThread<D> {
         });
     }
 
-    /// See [`DrainSource::set_followed`].
+    /// Calls [`DrainSource::set_followed`] in the thread.
     pub(crate) fn set_followed(&self, is_followed: bool) {
         let order: Task<D> = Box::new(move |drainer| drainer.set_followed(is_followed));
-        // A thread that has ended has written all events.
+        // A thread that has ended has written all events already.
         let _ = self.orders.send(order);
     }
 
-    /// See [`DrainSource::clear`].
+    /// Calls [`DrainSource::clear`] in the thread.
     pub(crate) fn clear(&self) -> Result<(), RecordError> {
         let cleared = self.run(DrainSource::clear)?;
         cleared.map_err(|error| {
@@ -182,7 +182,7 @@ impl<D: DrainSource> DrainThread<D> {
         self.news.try_iter().for_each(|news| notices.report(format_args!("{news}")));
     }
 
-    /// Ends the thread after its work.
+    /// Ends the thread after its queued work.
     pub(crate) fn end(self) {
         drop(self.orders);
         let _ = self.thread.join();

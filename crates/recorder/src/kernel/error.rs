@@ -11,7 +11,7 @@ pub(crate) fn kernel_error(what: &str, error: impl std::fmt::Display) -> RecordE
     RecordError::Kernel(format!("{what}: {error}"), None)
 }
 
-/// Returns the error of [`kernel_error`] for an error of the system.
+/// Returns the error of [`kernel_error`] for an I/O error.
 pub(crate) fn kernel_io_error(what: &str, error: std::io::Error) -> RecordError {
     kernel_error(what, IoError::from(error))
 }

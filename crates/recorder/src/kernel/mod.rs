@@ -1,4 +1,4 @@
-//! Kernel events, by BPF (`bpf`) or by tracefs (`tracefs`), which `backend` chooses.
+//! Recording of kernel events by BPF (`bpf`) or tracefs (`tracefs`), which `backend` chooses.
 
 pub(crate) mod backend;
 pub(crate) mod bpf;

@@ -1,13 +1,13 @@
-//! Fields of kernel events that are not recorded: beyond the limit of an event, or of an unknown
-//! kind. They are reported at the beginning, and named in the trace's `env`.
+//! Fields of kernel events that are not recorded: fields beyond an event's size limit, or of an
+//! unknown kind. They are reported at the beginning, and named in the trace's `env`.
 
 use crate::common::numbers::Counted;
 use crate::notices::Notices;
 
-/// Most fields that are named in the notice.
+/// Highest number of fields that the notice names.
 const NAMED_MAX: usize = 4;
 
-/// Reports fields that are not recorded, the first ones by name.
+/// Reports the fields that are not recorded; names the first [`NAMED_MAX`] of them.
 pub(crate) fn report_omitted_fields<'a>(
     fields: impl IntoIterator<Item = (&'a str, &'a str)>,
     notices: &Notices,

@@ -1,17 +1,17 @@
-//! Processes whose kernel events are recorded: their threads, and the pid namespace.
+//! Processes whose kernel events are recorded: their threads and the pid namespace.
 
 use crate::error::RecordError;
 use crate::kernel::error::kernel_error;
 
-/// Adds each of a process's threads by `take_in`, which returns true if the thread was no member
-/// yet. A thread created by a thread that was no member at that moment may be missed by the
-/// listing: so this repeats until all listed threads are members.
+/// Adds each thread of a process by `take_in`, which returns true if the thread was no member yet.
+/// The list of threads may miss a thread whose creator was no member at that moment. So the scan is
+/// repeated until all listed threads are members.
 pub(crate) fn each_thread(
     pid: u32,
     mut take_in: impl FnMut(u32) -> bool,
 ) -> Result<(), RecordError> {
-    /// Most scans for threads that are created all the time; new ones are members from their
-    /// creation.
+    /// Most scans, for processes that create threads all the time: later threads are members from
+    /// their creation.
     const LOOKS_MAX: usize = 100;
     for look in 0..LOOKS_MAX {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
@@ -28,7 +28,7 @@ pub(crate) fn each_thread(
     Ok(())
 }
 
-/// Returns true if this process is in the first pid namespace, whose numbers BPF programs read.
+/// Returns true if this process is in the first pid namespace, whose ids BPF programs read.
 pub(crate) fn is_first_namespace() -> bool {
     /// PROC_PID_INIT_INO (include/linux/proc_ns.h).
     const FIRST: u64 = 0xeffffffc;

@@ -1,8 +1,8 @@
 //! Recovery of kernel events after their recorder was killed.
 //!
-//! The buffers were the recorder's, and the kernel freed them with it. So lost events cannot be
-//! recovered, but the trace is made valid, and the loss is reported. The index of a stream shows
-//! what was written: it gets an entry once the packet is there.
+//! The kernel freed the recorder's buffers when the recorder was killed. So lost events cannot be
+//! recovered, but the trace is made valid, and the loss is reported. The index of a stream lists
+//! the packets that were written: it gets an entry after the packet.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
@@ -20,15 +20,15 @@ use crate::trace::layout::{FACTS_FOLDER, KERNEL_FOLDER};
 use crate::trace::prepare;
 
 /// Completes the kernel's part of the trace in `root` as far as possible, and reports the losses,
-/// if its recorder was killed. A trace that is being recorded is left alone. Returns true if a
+/// if its recorder was killed. Leaves a trace that is being recorded unchanged. Returns true if a
 /// notice was reported.
 pub(crate) fn complete_kernel_part(root: &Path, notices: &Notices) -> bool {
     if !is_incomplete(root) {
         return false;
     }
-    // The process that has it may just be completing it.
+    // The process that holds the lock may be completing the trace.
     let Ok(Some(lock)) = prepare::lock_folder(root) else { return false };
-    // Another folder may be at its path from here on.
+    // From here on the path may lead to another folder.
     let Ok(open) = TraceFolder::of(lock, root).open_below(&[KERNEL_FOLDER]) else { return false };
     let Ok(kernel) = open.current_path() else { return false };
     let facts = kernel.join(FACTS_FOLDER);
@@ -62,18 +62,18 @@ pub(crate) fn complete_kernel_part(root: &Path, notices: &Notices) -> bool {
     true
 }
 
-/// Returns true if the trace in `root` has an incomplete kernel part: if it is not being recorded,
-/// its recorder was killed.
+/// Returns true if the trace in `root` has an incomplete kernel part. Unless the trace is being
+/// recorded, its recorder was killed.
 pub(crate) fn is_incomplete(root: &Path) -> bool {
     let kernel = root.join(KERNEL_FOLDER);
     let facts = kernel.join(FACTS_FOLDER);
     is_private_folder(&kernel) && is_private_folder(&facts) && !completion::is_marked(&facts)
 }
 
-/// Formats a time of the trace in a folder.
+/// Formats a time of the trace in `folder`; `ns` is the time on the trace's clock.
 fn format_trace_time(folder: &Path, ns: u64) -> Option<String> {
-    /// Metadata that is read for it, in bytes: the clock stands at its beginning, but it is read as
-    /// a whole.
+    /// Most bytes of metadata to read. The clock is near the beginning, but the parser needs the
+    /// whole metadata.
     const BYTES_MAX: u64 = 64 << 20;
     let mut text = Vec::new();
     open_own_file(&folder.join("metadata")).ok()?.take(BYTES_MAX).read_to_end(&mut text).ok()?;
@@ -82,7 +82,7 @@ fn format_trace_time(folder: &Path, ns: u64) -> Option<String> {
     Some(crate::common::date::format_utc(since_1970 / 1_000_000_000))
 }
 
-/// Returns true if it is a folder of this user's own, which others cannot write to.
+/// Returns true if `folder` belongs to this user and others cannot write to it.
 fn is_private_folder(folder: &Path) -> bool {
     fs::symlink_metadata(folder).is_ok_and(|status| {
         status.is_dir()
@@ -91,7 +91,7 @@ fn is_private_folder(folder: &Path) -> bool {
     })
 }
 
-/// Cuts the streams in a folder off where their indices end. The latest time in them, in ns.
+/// Truncates streams to the end of their indices. Returns the latest time in them, in ns.
 fn truncate_streams(folder: &Path) -> io::Result<u64> {
     let mut latest = 0;
     for entry in fs::read_dir(folder.join("index"))? {
@@ -99,7 +99,7 @@ fn truncate_streams(folder: &Path) -> io::Result<u64> {
         let Some(stem) = name.to_str().and_then(|name| name.strip_suffix(".idx")) else { continue };
         let index = open_own_file(&folder.join("index").join(&name))?;
         let data = match open_own_file(&folder.join(stem)) {
-            // It was killed before it made that.
+            // The recorder was killed before it created the data file.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             data => data?,
         };
@@ -108,7 +108,7 @@ fn truncate_streams(folder: &Path) -> io::Result<u64> {
     Ok(latest)
 }
 
-/// Cuts one stream. Returns the latest time in it, in ns.
+/// Truncates one stream to the end of its index. Returns the latest time in it, in ns.
 fn truncate_stream(index: &File, data: &File) -> io::Result<u64> {
     let mut header = [0; INDEX_HEADER_BYTES];
     let mut reader = index;
@@ -117,12 +117,12 @@ fn truncate_stream(index: &File, data: &File) -> io::Result<u64> {
     }
     let data_bytes = data.metadata()?.len();
     let entries = index.metadata()?.len().saturating_sub(INDEX_HEADER_BYTES as u64);
-    // From the end: no more than the last one can be without its packet.
+    // Search from the end: at most the last index entry lacks its packet.
     for entry in (0..entries / INDEX_ENTRY_BYTES as u64).rev() {
         let at = INDEX_HEADER_BYTES as u64 + entry * INDEX_ENTRY_BYTES as u64;
         let mut words = [0; INDEX_ENTRY_BYTES];
         index.read_exact_at(&mut words, at)?;
-        // The drawing is `index_entry`'s: offset, bits of the packet, …, time of its end.
+        // Layout of `index_entry`: offset, bits of the packet, …, time of the packet's end.
         let [begin, bits, end_ts] = [0, 8, 32].map(|at| {
             let mut word = [0; 8];
             word.copy_from_slice(&words[at..at + 8]);
@@ -161,7 +161,7 @@ mod tests {
     use crate::trace::stream::{Packet, Stream, StreamId};
     use trackway_ctf::write::PACKET_HEADER_BYTES;
 
-    /// Makes a trace whose recorder was killed when it had written three packets.
+    /// Creates a trace whose recorder was killed after it had written three packets.
     fn create_killed_trace(folder: &TemporaryFolder) -> PathBuf {
         let place = TraceFolder::open(folder.path()).expect("a folder");
         let trace =
@@ -191,7 +191,7 @@ mod tests {
         let kernel = create_killed_trace(&folder);
         let data = kernel.join("kernel_0");
         let whole = fs::read(&data).expect("a stream");
-        // It was writing the next one.
+        // The recorder was writing the next packet.
         let more = [&whole[..], &[1, 2, 3]].concat();
         fs::write(&data, more).expect("room");
         let told = notices_of(&folder);

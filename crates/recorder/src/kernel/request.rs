@@ -1,4 +1,4 @@
-//! A request to record kernel events: the session's specification, and additions of its recorder.
+//! Request to record kernel events: the session's specification and additions of the recorder.
 
 use trackway_kernel::bpf_program::contexts::Context;
 use trackway_session::{FilterSpec, KernelSpec, Mode};
@@ -6,7 +6,7 @@ use trackway_session::{FilterSpec, KernelSpec, Mode};
 use crate::error::RecordError;
 use crate::kernel::contexts;
 
-/// The kernel events of a session, as a backend prepares them.
+/// Kernel events of a session, as a backend prepares them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KernelRequest<'a> {
     /// Events, filters, contexts, scope and buffers.
@@ -25,21 +25,21 @@ impl KernelRequest<'_> {
         !self.follows_command && self.spec.pids.is_empty() && self.spec.cgroups.is_empty()
     }
 
-    /// Returns true if the oldest records are overwritten.
+    /// Returns true if new records overwrite the oldest ones (flight recorder).
     pub(crate) fn overwrites(&self) -> bool {
         self.spec.mode == Mode::Overwrite
     }
 
-    /// Returns the bytes of each CPU's buffers; 0: the backend's default.
+    /// Returns the size of each CPU's buffers in bytes; 0 selects the backend's default.
     pub(crate) fn size_bytes(&self) -> u64 {
         self.spec.buffer_size.unwrap_or(0)
     }
 
-    /// Resolves the contexts of the records.
+    /// Resolves the contexts of the records by their names.
     ///
     /// # Errors
     ///
-    /// If there is no kernel context of such a name.
+    /// If a name is no kernel context.
     pub(crate) fn contexts(&self) -> Result<Vec<Context>, RecordError> {
         contexts::parse_kernel_contexts(&self.spec.contexts)
     }

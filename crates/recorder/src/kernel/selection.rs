@@ -1,4 +1,4 @@
-//! Kernel events that patterns select.
+//! Selection of kernel events by patterns.
 
 use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::select::Selection;
@@ -6,8 +6,8 @@ use trackway_kernel::catalogue::{Catalogue, EventName};
 
 use crate::error::RecordError;
 
-/// Returns the events that these patterns select; each pattern has to match, whether it includes or
-/// excludes.
+/// Returns the events that these patterns select. Each pattern must match an event, whether the
+/// pattern includes or excludes events.
 pub(crate) fn select_events(
     catalogue: &Catalogue,
     patterns: &[String],
@@ -16,7 +16,7 @@ pub(crate) fn select_events(
     Ok(catalogue.events(&catalogue.selected_names(&selection)?).events)
 }
 
-/// Returns the selected events that tracefs has: of system calls, those by 64-bit numbers.
+/// Returns the selected events that tracefs has; system calls only by 64-bit numbers.
 pub(crate) fn select_tracefs_events(
     catalogue: &Catalogue,
     patterns: &[String],
@@ -24,7 +24,7 @@ pub(crate) fn select_tracefs_events(
     Ok(catalogue.select(&parse_selection(catalogue, patterns)?)?.events)
 }
 
-/// Returns the selection of these patterns. A pattern that excludes events has to match some.
+/// Parses patterns into a selection. Each pattern that excludes events must match an event.
 fn parse_selection(catalogue: &Catalogue, patterns: &[String]) -> Result<Selection, RecordError> {
     let all = patterns.iter().flat_map(|list| list.split(',')).map(str::trim);
     for excluded in all.filter_map(|pattern| pattern.strip_prefix('!')) {

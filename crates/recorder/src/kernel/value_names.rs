@@ -1,4 +1,4 @@
-//! Names of numbers in the kernel's catalogue, as traces declare them.
+//! Names of numeric values in the kernel's catalogue, as traces declare them.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,12 +10,12 @@ use trackway_kernel::catalogue::calls::{
 use trackway_kernel::catalogue::model::{self, ResultKind, Symbol, Symbols};
 use trackway_kernel::catalogue::names;
 
-/// Returns the meaning of each field of an event, if plain text does not show it.
+/// Returns the meaning of each field of an event; `None` if plain text shows the field's values.
 pub(crate) fn meanings_of_event(staged: &EventPlan) -> Vec<Option<Meaning>> {
     meanings_of_fields(&staged.meanings)
 }
 
-/// Returns the meanings of fields by their meanings in the catalogue.
+/// Converts the catalogue's meanings of fields to meanings in traces.
 pub(crate) fn meanings_of_fields(fields: &[model::Meaning]) -> Vec<Option<Meaning>> {
     fields.iter().map(convert_meaning).collect()
 }
@@ -52,7 +52,7 @@ fn convert_meaning(of: &model::Meaning) -> Option<Meaning> {
     })
 }
 
-/// Returns the names of a field's values, with the values, as in traces.
+/// Returns the names of a field's values, with the values, as traces declare them.
 pub(crate) fn labels_of_meaning(of: &model::Meaning) -> Vec<(String, i64)> {
     let all = |symbols: &Symbols, value: fn(i64) -> Option<i64>| -> Vec<(String, i64)> {
         let symbols = symbols.choices.iter().chain(&symbols.flags);

@@ -11,18 +11,18 @@ use crate::window::handle::WindowHandle;
 use crate::window::slot::{self, Slot};
 use crate::window::{cpus, shared_text};
 
-/// The treatment of records whose trace cannot be completed where it was recorded.
+/// Policy for records whose trace cannot be completed in its folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stranded {
-    /// They stay in memory: the folder may come back, as with a disk.
+    /// The records stay in memory: the folder may come back, for example on a disk.
     Keep,
-    /// They go into a trace of their own beside it.
+    /// The records go to a new trace beside the original folder.
     NewTrace,
-    /// They are given up.
+    /// The records are discarded.
     Discard,
 }
 
-/// A channel whose recorder is dead, and which no process writes to any more.
+/// A channel whose recorder is dead, and to which no process writes any more.
 pub(crate) struct AbandonedChannel {
     pub(crate) slot: Slot,
     pub(crate) layout: SessionLayout,
@@ -31,7 +31,8 @@ pub(crate) struct AbandonedChannel {
 }
 
 impl AbandonedChannel {
-    /// Keeps writers out of a channel that was taken over; `None`: nothing is left of it.
+    /// Excludes writers from a channel that was taken over; `None` if the channel has no records
+    /// left.
     pub(crate) fn of(
         handle: &WindowHandle,
         slot: Slot,
@@ -43,10 +44,11 @@ impl AbandonedChannel {
             slot.free(handle, no_sequence).inspect_err(|_| slot.abandon())?;
             return Ok(None);
         }
-        // Memory elsewhere belongs to another session, whatever the slot's content is.
+        // A control area outside the slot's own memory belongs to another session, whatever the
+        // slot contains.
         let is_of_another = handle.uid() != crate::common::user::effective_uid();
         let is_its = |layout: &SessionLayout| {
-            // Each CPU takes memory of ours.
+            // Each CPU of the layout uses memory of this user.
             (!is_of_another || layout.cpus <= cpus::possible_cpu_count())
                 && slot::is_control_area(handle, slot.index, &layout.control_area())
         };
@@ -56,7 +58,7 @@ impl AbandonedChannel {
         let no_sequence = slot.deactivate();
         let Some((layout, names)) = layout.zip(names) else {
             let was_let_in_to = session.control_offset.load(Ordering::Relaxed) != 0;
-            // A process of little address space (RLIMIT_AS) does not see all.
+            // A process with a limited address space (RLIMIT_AS) does not map the whole window.
             let window = handle.window();
             let may_be_elsewhere = handle
                 .allocator

@@ -16,8 +16,8 @@ use crate::window::settings::ChannelSettings;
 use crate::window::{cpus, slot};
 
 impl Recording {
-    /// Makes one more channel, with streams of class `class`, which none has had; admits writers
-    /// unless it is paused.
+    /// Adds a channel with streams of `class`, a class that no channel has used before. Admits
+    /// writers unless the session is paused.
     pub fn add_channel(
         &mut self,
         settings: &ChannelSettings,
@@ -29,8 +29,8 @@ impl Recording {
         Ok(())
     }
 
-    /// Makes a channel that takes the place of the one of class `old` for all that comes: no record
-    /// is lost on the way, or in both. The old one is still to be ended.
+    /// Makes a channel that replaces the one of class `old` for all later records. No record is
+    /// lost or recorded twice. The caller must still end the old channel.
     pub fn replace_channel(
         &mut self,
         old: u32,
@@ -38,7 +38,8 @@ impl Recording {
         class: u32,
     ) -> Result<(), RecordError> {
         let place = self.place_of(old)?;
-        // Without rules: until the other's bits are its, no event may have both.
+        // Without rules: until the old channel hands over its enable bits, no event may have both
+        // bits.
         let ruleless = ChannelSettings { rules: String::new(), ..settings.clone() };
         let mut channel = self.make_channel(&ruleless, class, Some(place))?;
         if let Err(error) = channel.compile_filters_for(&self.handle, &settings.rules) {
@@ -50,8 +51,8 @@ impl Recording {
         Ok(())
     }
 
-    /// Makes a channel that is not open to writers yet, as a replacement of an existing one or not;
-    /// readers find its streams.
+    /// Makes a channel that admits no writers yet; readers find its streams. The new channel may
+    /// replace an existing one.
     fn make_channel(
         &mut self,
         settings: &ChannelSettings,
@@ -71,8 +72,8 @@ impl Recording {
         Ok(channel)
     }
 
-    /// Ends the channel of class `class`, and writes its buffers to the trace. If that fails, they
-    /// are left for `trackway recover`.
+    /// Ends the channel of class `class` and writes its buffers to the trace. If the write fails,
+    /// leaves the buffers for `trackway recover`.
     pub fn end_channel(&mut self, class: u32) -> Result<(), RecordError> {
         let place = self.place_of(class)?;
         let mut ending = vec![self.channels.remove(place)];
@@ -96,7 +97,7 @@ impl Recording {
         taken.map(|_| ())
     }
 
-    /// Records these events in the channel of class `class`.
+    /// Sets the event rules of the channel of class `class`.
     pub fn set_rules(&mut self, class: u32, rules: &str) -> Result<(), RecordError> {
         let place = self.place_of(class)?;
         let channel = &mut self.channels[place];
@@ -105,31 +106,31 @@ impl Recording {
         Ok(())
     }
 
-    /// Records those events of the channel of class `class` for which these filters are true.
+    /// Sets the filters of the channel of class `class`.
     pub fn set_filters(&mut self, class: u32, filters: &[FilterSpec]) -> Result<(), RecordError> {
         let place = self.place_of(class)?;
         self.channels[place].set_filters(&self.handle, filters)
     }
 
-    /// Records these processes in the channel of class `class`, in the form of
+    /// Sets the process rules of the channel of class `class`, in the form of
     /// `trackway_schema::ProcessRules`.
     pub fn set_processes(&self, class: u32, rules: &str) -> Result<(), RecordError> {
         let channel = &self.channels[self.place_of(class)?];
         channel.slot.set_processes(rules);
-        // Those that were described by processes that took no part are not on yet.
+        // Enables events registered by processes that the old rules excluded.
         slot::enable_selected(self.handle.window(), &channel.layout);
         Ok(())
     }
 
-    /// Sets the longest wait for space of programs that allow blocking, in the channel of class
+    /// Sets how long programs that allow blocking wait for buffer space, in the channel of class
     /// `class`.
     pub fn set_blocking(&self, class: u32, time_ns: u64) -> Result<(), RecordError> {
         self.channels[self.place_of(class)?].slot.set_blocking(time_ns);
         Ok(())
     }
 
-    /// Excludes writers from all channels until [`Self::start`], and writes their records to the
-    /// trace, except for flight recorders, which keep them.
+    /// Excludes writers from all channels until [`Self::start`] and writes their records to the
+    /// trace. Flight recorders keep their records.
     pub fn stop(&mut self) -> Result<(), RecordError> {
         self.check_window()?;
         self.pause();
@@ -144,7 +145,7 @@ impl Recording {
     fn pause(&mut self) {
         let window = *self.handle.window();
         self.channels.iter().for_each(|channel| channel.slot.pause());
-        // One visit for all of them: no earlier sequence is alive then.
+        // One visit of the CPUs serves all channels: no earlier sequence is alive afterwards.
         cpus::visit_all();
         for channel in &mut self.channels {
             slot::clear_bits(&window, channel.slot.index);
@@ -157,17 +158,17 @@ impl Recording {
         self.channels.iter().for_each(|channel| channel.slot.resume(&channel.layout));
     }
 
-    /// Discards recorded events: the buffers, and the streams in the trace. Admits writers
+    /// Discards the recorded events in the buffers and in the streams of the trace. Admits writers
     /// afterwards if `record` is set.
     pub fn clear(&mut self, record: bool) -> Result<(), RecordError> {
         self.check_window()?;
         self.pause();
         self.ended.forget_counts();
-        // Recovery reads the mark if we are killed.
+        // Recovery reads this mark if the recorder is killed.
         let mark = self.trace.facts_folder().map(|facts| facts.join(CLEARING));
         let _ = mark.as_ref().map(|mark| fs::write(mark, ""));
-        // First, so that no process goes on in a removed file, whatever becomes of the files: a
-        // recording that has records to write makes its file again.
+        // Channels go first, so that none writes to a removed file even if removing files fails. A
+        // channel with records to write creates its stream file again.
         let window = *self.handle.window();
         self.channels.iter_mut().for_each(|channel| channel.forget(&window));
         let cleared = remove_streams(&self.trace.channel)
@@ -185,7 +186,7 @@ impl Recording {
     }
 }
 
-/// Removes the files of all streams in a folder of such, those of channels that have ended too.
+/// Removes the files of all streams in a channel folder, also those of ended channels.
 pub(crate) fn remove_streams(channel: &TraceFolder) -> io::Result<()> {
     let folder = channel.current_path()?;
     let is_stream = |name: &str| name != "metadata" && !name.starts_with('.');
@@ -193,16 +194,16 @@ pub(crate) fn remove_streams(channel: &TraceFolder) -> io::Result<()> {
     remove_files(&folder.join("index"), &|_| true)
 }
 
-/// Name of the file beside a trace's calibrations that is there while the trace is cleared.
+/// Name of the marker file beside a trace's calibrations; it exists while the trace is cleared.
 const CLEARING: &str = "clearing";
 
-/// Removes the mark of a trace that was being cleared when its recorder was killed; returns true if
-/// there was one.
+/// Removes the mark of a trace that was being cleared when its recorder was killed. Returns true if
+/// there was a mark.
 pub(crate) fn was_cleared(facts: &Path) -> bool {
     fs::remove_file(facts.join(CLEARING)).is_ok()
 }
 
-/// Removes the files in a folder whose names satisfy `is_such`.
+/// Removes the files in a folder whose names `is_such` accepts.
 fn remove_files(folder: &Path, is_such: &dyn Fn(&str) -> bool) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

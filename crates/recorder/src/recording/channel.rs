@@ -1,7 +1,7 @@
-//! A channel under way: its slot in the window, its regions, their memory.
+//! A channel that records: its slot in the window, its regions and their memory.
 //!
-//! For writers a channel is a session by itself; the state that channels share, the trace and the
-//! clock, is in [`Recording`](crate::recording::Recording).
+//! Writers treat each channel as a session. The state that channels share, the trace and the clock,
+//! is in [`Recording`](crate::recording::Recording).
 //!
 //! Longer than 600 lines: every step of a channel's life changes the same private state.
 
@@ -33,13 +33,12 @@ use crate::window::settings::{ChannelSettings, SessionSettings};
 use crate::window::slot::{self, Slot};
 use crate::window::{clock_epoch, cpus, lease, shared_text};
 
-/// Longest wait at the end for claims of live writers.
+/// Longest wait, when a channel ends, for live writers to release their claims.
 const CLAIMS_PATIENCE: Duration = Duration::from_millis(50);
-/// Least number of sub-buffers for a region whose first record found no memory: more records will
-/// come.
+/// Fewest sub-buffers for a region whose first record found no memory: more records will come.
 const REQUESTED_SUBS_MIN: u64 = 4;
-/// Most ids that are declared of a channel: an event has one. Further ids come from a process that
-/// overwrites the table; metadata must not grow with each.
+/// Most event ids that a channel declares: each event has one. More ids come from a process that
+/// overwrites the table; they must not make the metadata grow.
 const DECLARATIONS_MAX: u32 = 2 * EVENTS_MAX as u32;
 
 /// A channel that this process records.
@@ -47,23 +46,23 @@ const DECLARATIONS_MAX: u32 = 2 * EVENTS_MAX as u32;
 pub(crate) struct Channel {
     pub(crate) slot: Slot,
     pub(crate) layout: SessionLayout,
-    /// Contexts of its records.
+    /// Contexts of the channel's records.
     pub(crate) contexts: Contexts,
     pub(crate) regions: Vec<RegionDrain>,
-    /// Names of its streams.
+    /// Names of the channel's streams.
     pub(crate) names: Arc<StreamNames>,
     pub(crate) pool: MemoryPool,
     /// True if a lack of memory was reported.
     pool_dry: bool,
     pub(crate) begin_ts: u64,
-    /// The schedule of giving unused memory back; `None`: it is kept.
+    /// Schedule for giving unused memory back; `None`: the channel keeps its memory.
     pub(crate) memory_return: Option<MemoryReturn>,
     pub(crate) filters: Filters,
     /// The latest report of filters that could not be compiled for later events.
     filters_said: Option<String>,
     /// Number of sub-buffers for a region whose first record found no memory.
     asked_subs: u64,
-    /// Known ids of events, by event.
+    /// Ids that are already declared, by event.
     ids_seen: Vec<u32>,
     ids_known: u32,
 }
@@ -80,22 +79,22 @@ pub(crate) struct PollResult {
 /// The exclusion of writers from a channel that ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WriterExclusion {
-    /// No earlier sequence can be alive.
+    /// True if no earlier sequence can be alive.
     no_sequence: bool,
-    /// A claimer that may be alive has not released its claim.
+    /// True if a claimer that may be alive has not released its claim.
     claimed: bool,
 }
 
 /// The result of draining a channel at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DrainEnd {
-    /// All that was in its buffers is in the trace.
+    /// All buffered records are in the trace.
     Complete,
-    /// Part of its buffers was not drained: the user interrupted.
+    /// Some buffers were not drained, because the user interrupted.
     Interrupted,
 }
 
-/// Returns the properties of the trace of these channels, of the calling user's window.
+/// Returns the trace properties of channels in the calling user's window.
 pub(crate) fn trace_properties(uuid: [u8; 16], channels: &[Channel]) -> TraceProperties {
     let offset = |channel: &Channel| {
         channel.session().realtime_offset_ns.load(Ordering::Relaxed).cast_signed()
@@ -110,8 +109,8 @@ pub(crate) fn trace_properties(uuid: [u8; 16], channels: &[Channel]) -> TracePro
 }
 
 impl Channel {
-    /// Builds a channel in a free slot, with streams of this class; writers may come in as soon as
-    /// it is activated. The state of its filters continues that of `before`.
+    /// Builds a channel in a free slot, with streams of this class. Writers may enter once it is
+    /// activated. Its filters continue the state of the filters of `before`.
     pub(crate) fn build(
         handle: &WindowHandle,
         session: &SessionSettings,
@@ -132,7 +131,7 @@ impl Channel {
             };
         let names = StreamNames::new(&settings.name, class);
         let filters = Filters::of_slot(handle, &slot, filters_word, &layout.control_area());
-        // Recovery needs it, too, if the recorder is killed.
+        // Recovery also needs the filter area if the recorder is killed.
         filters.publish_area(slot.session());
         let mut channel = Self::assemble(handle, slot, layout, names, !settings.buffers.whole);
         channel.filters = filters;
@@ -141,7 +140,7 @@ impl Channel {
             channel.filters.inherit(&before.filters);
         }
         let built = channel.back_initially(handle, settings).and_then(|()| {
-            // Before any writer is admitted.
+            // Filters are set before any writer is admitted.
             channel.filters.set(handle, &channel.slot, &settings.filters, &settings.rules)
         });
         if let Err(error) = built {
@@ -153,13 +152,13 @@ impl Channel {
         Ok(channel)
     }
 
-    /// Frees the slot of a channel that no writer was ever admitted to.
+    /// Frees the slot of a channel that has never admitted a writer.
     pub(crate) fn free_unused_slot(&self, handle: &WindowHandle) {
         self.filters.publish_area(self.session());
         let _ = self.slot.free(handle, true);
     }
 
-    /// Assembles the channel, without memory.
+    /// Assembles a channel without memory.
     pub(crate) fn assemble(
         handle: &WindowHandle,
         slot: Slot,
@@ -203,23 +202,23 @@ impl Channel {
         self.slot.session()
     }
 
-    /// Returns true if memory for its buffers could not be taken.
+    /// Returns true if the channel could not get memory for its buffers.
     pub(crate) const fn is_memory_short(&self) -> bool {
         self.pool_dry
     }
 
-    /// Returns the memory that it uses, in bytes.
+    /// Returns the memory that the channel uses, in bytes.
     pub(crate) fn memory_bytes(&self, handle: &WindowHandle) -> u64 {
         let held = handle.allocator.bytes_of(self.slot.index);
         held.saturating_sub(self.pool.unbacked_bytes())
     }
 
-    /// Returns true if it has lockless buffers instead of regions.
+    /// Returns true if the channel has lockless buffers instead of regions.
     pub(crate) fn is_lockless(&self) -> bool {
         self.layout.flags & flag::LOCKLESS != 0
     }
 
-    /// Returns true if it is a flight recorder.
+    /// Returns true if the channel is a flight recorder.
     pub(crate) fn is_overwriting(&self) -> bool {
         self.layout.flags & flag::OVERWRITE != 0
     }
@@ -236,7 +235,7 @@ impl Channel {
         let plan = slot::buffer_plan_for(settings, self.layout.flags);
         let online = cpus::online_cpus();
         let count = online.len() as u64;
-        // A flight recorder has all of its memory sooner or later.
+        // A flight recorder uses all of its memory sooner or later.
         let starts_small =
             settings.starts_small && (!settings.overwrite || plan.exceeds_idle_memory(count));
         let initial = plan.initial_of(count, starts_small);
@@ -258,8 +257,8 @@ impl Channel {
             let checked = self.pool.check_all(&handle.allocator, needed);
             checked.map_err(|error| slot::memory_error(handle, needed, error))?;
         }
-        // First a little for every region, then the full amount: if memory is short, no CPU may
-        // take it all. By default a little suffices.
+        // First a little memory for every region, then the full amount: if memory is short, one CPU
+        // must not take it all. By default the little is enough.
         for least_only in [true, false] {
             for &number in &used {
                 let (least, wanted) = match self.regions[number].way {
@@ -280,8 +279,8 @@ impl Channel {
                 }
             }
         }
-        // Further memory is lent later; if no region takes others' records, each region that was
-        // ever used keeps a little.
+        // The channel lends further memory later. If no region takes records of other CPUs, each
+        // region that was ever used keeps a little.
         let least = if initial.spare_cpus == 0 { 2 } else { 0 };
         self.regions.iter_mut().for_each(|work| work.backing.keep_from_here_on(least));
         if !plan.whole && !self.is_lockless() && !self.is_overwriting() {
@@ -293,7 +292,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Backs sub-buffers of region `number` until `wanted` of them are, and raises its limit.
+    /// Backs region `number` until `wanted` sub-buffers have memory, and raises the region's limit.
     fn back_sub_buffers(
         &mut self,
         handle: &WindowHandle,
@@ -333,7 +332,8 @@ impl Channel {
         result
     }
 
-    /// Sets the begin of its streams: losses before the first record are counted from there.
+    /// Sets the begin time of the channel's streams; losses before the first record count from
+    /// then.
     pub(crate) fn begin_at(&mut self, time_ns: u64) {
         self.begin_ts = time_ns;
     }
@@ -344,7 +344,7 @@ impl Channel {
         self.pool.patient = false;
     }
 
-    /// Admits writers, in the place of another channel, and sets these rules.
+    /// Admits writers in place of the channel `other`, and sets these rules.
     pub(crate) fn activate_in_place_of(&mut self, other: &Self, rules: &str) {
         self.activate();
         other.slot.hand_over_to(&self.layout);
@@ -361,7 +361,7 @@ impl Channel {
         self.filters.set(handle, &self.slot, filters, &rules)
     }
 
-    /// Compiles its filters for the events that these rules select.
+    /// Compiles the channel's filters for the events that these rules select.
     pub(crate) fn compile_filters_for(
         &mut self,
         handle: &WindowHandle,
@@ -370,7 +370,7 @@ impl Channel {
         self.filters.refresh(handle, &self.slot, rules)
     }
 
-    /// Compiles its filters for events that were registered since; reports a failure once.
+    /// Compiles the filters for newly registered events; reports a failure once.
     pub(crate) fn compile_for_new_events(&mut self, handle: &WindowHandle, notices: &Notices) {
         let rules = self.filters.rules().to_owned();
         let failure = self.filters.refresh(handle, &self.slot, &rules).err();
@@ -383,9 +383,9 @@ impl Channel {
         self.filters_said = said;
     }
 
-    /// Renews the lease; writers that took the recorder for dead switched their events off.
+    /// Renews the lease. Enables events again that writers disabled when the lease had expired.
     pub(crate) fn renew_lease(&self, window: &Window) {
-        // In a channel that is being replaced, the bits are its successor's by now.
+        // A channel that is being replaced has already handed its enable bits to its successor.
         let is_replaced = self.session().successor.load(Ordering::Relaxed) != 0;
         if lease::renew_lease(self.session()) && !is_replaced {
             slot::enable_selected(window, &self.layout);
@@ -401,8 +401,8 @@ impl Channel {
             let Some(snapshot) = work.snapshot else { continue };
             let data = snapshot.head != before;
             found.data |= data;
-            // A flight recorder that has all of its memory does not depend on the recorder, nor
-            // does one without writers.
+            // A flight recorder with all of its memory does not depend on the recorder, nor does
+            // one without writers.
             if !work.overwrite || data && !work.is_whole() {
                 found.fill = found.fill.max(work.fill());
             }
@@ -410,7 +410,8 @@ impl Channel {
         found
     }
 
-    /// Writes the state of [`Self::poll`]: first the declarations of events, then the packets.
+    /// Writes the state that [`Self::poll`] copied: first the declarations of events, then the
+    /// packets.
     pub(crate) fn drain(
         &mut self,
         handle: &WindowHandle,
@@ -429,8 +430,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Declares events that got an id since the last poll. A reader that loads heads first and ids
-    /// afterwards finds the id of every record below those heads.
+    /// Declares events that got an id since the last poll. A reader that loads heads before ids
+    /// finds the id of every record below those heads.
     pub(crate) fn declare_events(
         &mut self,
         window: &Window,
@@ -455,7 +456,7 @@ impl Channel {
             .map_err(RecordError::io("write", trace.channel.path().join("metadata")))
     }
 
-    /// Gives the memory of drained sub-buffers to the next ones, and more where writers need it.
+    /// Reuses the memory of drained sub-buffers, and adds memory where writers need more.
     pub(crate) fn grow(&mut self, handle: &WindowHandle, notices: &Notices) {
         if self.is_lockless() {
             return;
@@ -478,7 +479,7 @@ impl Channel {
             region.raise_limit(work.backing.limit());
             if wanted > work.backing.backed()
                 && let Err(error) = self.back_sub_buffers(handle, number, wanted)
-                && error != AllocateError::Locked // the next turn will do
+                && error != AllocateError::Locked // the next turn tries again
                 && !self.pool_dry
             {
                 self.pool_dry = true;
@@ -490,8 +491,8 @@ impl Channel {
         }
     }
 
-    /// Begins a clock epoch: no packet has times of two. Writers read the system's clock in
-    /// between.
+    /// Begins a clock epoch, so that no packet spans two epochs. Until it has begun, writers read
+    /// the system clock.
     pub(crate) fn begin_epoch(&self, handle: &WindowHandle, epoch: u64) {
         self.lockless().for_each(Lockless::switch);
         clock_epoch::switch_regions(handle, &self.slot, &self.layout, epoch);
@@ -507,15 +508,15 @@ impl Channel {
             if work.is_foreign() && work.owner_seen == 0 {
                 let claimer = ProcessSlot::NONE.owner_word(trackway_sys::thread::current_tid());
                 if work.adopt(claimer) {
-                    // If there is none, it grows once it is needed.
+                    // Without free memory, the region grows once a writer needs it.
                     let _ = self.back_sub_buffers(handle, number, 1);
                 }
             }
         }
     }
 
-    /// Frees claim regions whose owner is proved dead; checked if the same owner was there at the
-    /// previous check. Returns true if others are held that may write into the channel's memory.
+    /// Frees claim regions whose owner is dead; checks only owners that the previous check found.
+    /// Returns true if a claim remains whose owner may write into the channel's memory.
     pub(crate) fn free_claims_of_the_dead(&mut self, window: &Window) -> bool {
         let mut held = false;
         for work in self.regions.iter_mut().filter(|work| work.way != WriterPath::Sequence) {
@@ -528,15 +529,14 @@ impl Channel {
                 let dead = window.owner_is_dead(Owner::from_word(owner));
                 free = dead && Claim::free_dead(region, owner);
             }
-            // A claimer from before the session finds that its own session is over.
+            // A claimer from an earlier session finds that its own session has ended.
             held |= !free && !work.is_foreign();
             work.owner_seen = if free { 0 } else { owner };
         }
         held
     }
 
-    /// Waits, for a moment, until no earlier writer is active. Returns true if there is still a
-    /// claim.
+    /// Waits briefly until no earlier writer is active. Returns true if a claim remains.
     pub(crate) fn wait_for_writers(&mut self, window: &Window) -> bool {
         let start = Instant::now();
         loop {
@@ -549,8 +549,8 @@ impl Channel {
         }
     }
 
-    /// Frees the slot and its memory. If a live claimer keeps the memory, or another process keeps
-    /// the window locked, leaves that to the next recorder.
+    /// Frees the slot and its memory. If a live claimer uses the memory or another process locks
+    /// the window, leaves both to the next recorder.
     pub(crate) fn free_slot_and_memory(&self, handle: &WindowHandle, exclusion: WriterExclusion) {
         self.filters.publish_area(self.session());
         let is_freed = !exclusion.claimed
@@ -561,8 +561,8 @@ impl Channel {
         }
     }
 
-    /// Drains everything, open sub-buffers too, after writers were excluded. When `interrupted`
-    /// returns true, the rest stays.
+    /// Drains all sub-buffers, also open ones, after writers were excluded. Stops when
+    /// `interrupted` returns true.
     pub(crate) fn drain_remaining(
         &mut self,
         handle: &WindowHandle,
@@ -594,27 +594,27 @@ impl Channel {
     }
 }
 
-/// Excludes writers from these channels, for good, and waits for active ones.
+/// Excludes writers from these channels permanently, and waits for active ones.
 pub(crate) fn exclude_writers(window: &Window, channels: &mut [Channel]) -> Vec<WriterExclusion> {
     channels.iter().for_each(|channel| channel.slot.close());
-    // One visit for all of them.
+    // One visit of the CPUs serves all channels.
     let no_sequence = cpus::visit_all();
     let wait = |channel: &mut Channel| {
-        // Bits of writers that had decided before.
+        // Clears bits that writers set if they had decided before the exclusion.
         slot::clear_bits(window, channel.slot.index);
         WriterExclusion { no_sequence, claimed: channel.wait_for_writers(window) }
     };
     channels.iter_mut().map(wait).collect()
 }
 
-/// Returns the events that have an id in a channel, with the id plus one.
+/// Returns the events that have an id in a channel, each with its id plus one.
 fn event_ids(window: &Window, layout: &SessionLayout) -> impl Iterator<Item = (usize, u32)> {
     // ORDERING: Acquire pairs with the Release in `enable_if_selected`.
     let id = |event: usize| (event, layout.id(window, event).load(Ordering::Acquire));
     (0..EVENTS_MAX).map(id).filter(|(_, id)| *id != 0)
 }
 
-/// Declares an event. A description that cannot be decoded was overwritten by a process.
+/// Declares an event. Ignores an undecodable description: a process has overwritten it.
 fn declare_event(trace: &mut Trace, class: u32, id: u32, description: &[u8]) {
     if let Ok(description) = EventDescription::decode(description) {
         trace.metadata.declare_event(class, id - 1, &description);
@@ -640,7 +640,7 @@ mod tests {
         assert_eq!(initial.subs, 0);
         let granules = |bytes: u64| bytes.next_multiple_of(GRANULE_BYTES);
         let control = granules(SessionLayout::control_bytes(256, 0));
-        // Each region's memory is rounded up by itself, at worst.
+        // In the worst case, the memory of each region is rounded up separately.
         let regions = initial.spare_cpus * granules(claims);
         assert!(control + regions < 4 << 20, "{control} and {regions}");
     }

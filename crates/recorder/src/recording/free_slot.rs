@@ -1,4 +1,5 @@
-//! A free slot of the window for a new channel: where all are taken, a dead recorder's is freed.
+//! A free slot of the window for a new channel. If all slots are taken, frees one of a dead
+//! recorder.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -18,14 +19,14 @@ const ENDING_PATIENCE: Duration = Duration::from_secs(2);
 /// Period between two checks for a free slot.
 const ENDING_PERIOD: Duration = Duration::from_millis(5);
 
-/// Takes a free slot of the window. If there is none, gives up the recording of a dead recorder,
-/// the oldest first, which [`report_given_up`](crate::window::given_up::report_given_up) reports
-/// later. Windows of sessions over several users go last: the records belong to the recorder's
-/// user. In another user's window nothing is given up: it belongs to that user.
+/// Takes a free slot of the window. If there is none, gives up the oldest recording of a dead
+/// recorder; [`report_given_up`](crate::window::given_up::report_given_up) reports it later.
+/// Recordings of the window's user go before parts of sessions over several users, whose records
+/// belong to the recorder's user. In another user's window, gives up no recording.
 ///
 /// # Errors
 ///
-/// [`RecordError::NoSlot`] if all are taken by recorders that live.
+/// [`RecordError::NoSlot`] if live recorders hold all slots.
 pub(crate) fn take_slot(handle: &WindowHandle) -> Result<Slot, RecordError> {
     let begun = Instant::now();
     loop {
@@ -42,7 +43,8 @@ pub(crate) fn take_slot(handle: &WindowHandle) -> Result<Slot, RecordError> {
             None => false,
         };
         if !is_given_up {
-            // Another command may examine the remains just now: it holds all of them for a moment.
+            // Another command may hold all slots for a moment while it examines dead recorders'
+            // sessions.
             if !has_ending_session(handle) || begun.elapsed() >= ENDING_PATIENCE {
                 return Err(RecordError::NoSlot);
             }
@@ -51,15 +53,15 @@ pub(crate) fn take_slot(handle: &WindowHandle) -> Result<Slot, RecordError> {
     }
 }
 
-/// Returns true if a session is ending or under recovery: a slot is about to be free, or its
-/// recorder's death to show again.
+/// Returns true if a session is ending or under recovery: soon its slot is free, or its recorder
+/// counts as dead again.
 fn has_ending_session(handle: &WindowHandle) -> bool {
     let state = |index| handle.window().session(index).state.load(Ordering::Relaxed);
     (0..SESSIONS_MAX).any(|index| matches!(state(index), state::ENDING | state::FREE))
 }
 
-/// Returns the recording whose dead recorder began first, with its identity: one of the window's
-/// user, if there is one. A complete one need not be given up, but its slot may be free by now.
+/// Returns the identity and the recording of the dead recorder that began first, preferably one of
+/// the window's user. A complete recording need not be given up, but its slot can be freed.
 fn find_oldest_dead(handle: &WindowHandle) -> Option<([u8; 16], Option<GivenUpRecording>)> {
     let sessions = (0..SESSIONS_MAX).map(|index| handle.window().session(index));
     let dead = sessions.filter(|session| {
@@ -74,8 +76,8 @@ fn find_oldest_dead(handle: &WindowHandle) -> Option<([u8; 16], Option<GivenUpRe
     Some((uuid_of(oldest), recording))
 }
 
-/// Gives up the channels of a recording, as far as its recorder is dead. Returns true if this
-/// process gave up any: of two that do this at once, only one takes over each slot.
+/// Gives up the channels of a recording whose recorder is dead. Returns true if this process gave
+/// up any channel: if two processes do so at once, only one takes over each slot.
 fn give_up_recording(handle: &WindowHandle, uuid: [u8; 16]) -> Result<bool, RecordError> {
     let mut is_given_up = false;
     for index in 0..SESSIONS_MAX {
@@ -105,8 +107,8 @@ mod tests {
     use crate::window::given_up;
     use crate::window::settings::{ChannelSettings, SessionSettings};
 
-    /// Leaves a dead recording into `trace` below `folder`, the window's; a session of user 65531
-    /// over several users has no path there.
+    /// Leaves a dead recording with its trace in `folder`/`trace`. A part of a session over several
+    /// users, here of user 65531, stores no path in the window.
     fn leave_dead_recording(folder: &TemporaryFolder, number: u8, trace: &str, is_part: bool) {
         let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
         let path = folder.join(trace);
@@ -143,7 +145,7 @@ mod tests {
         }
         let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
         let taken = || {
-            // It stays taken: its recorder is this process.
+            // The slot stays taken: its recorder is this process.
             take_slot(&handle).expect("a slot");
             let notices = Notices::in_memory();
             given_up::report_given_up(&handle, &notices);

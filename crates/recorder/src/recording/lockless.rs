@@ -1,9 +1,9 @@
-//! Draining a lockless buffer: whole sub-buffers, from its ring to its CPU's stream.
+//! Draining a lockless buffer: moves whole sub-buffers from its ring to its CPU's stream.
 //!
-//! The recorder is the paper's consumer. A sub-buffer that it has taken is in the file before the
-//! recorder publishes that. It publishes that (in the control line of the CPU's other region, which
-//! such a session does not use) before it gives the sub-buffer back. So recovery finds each
-//! sub-buffer in the file, or in the buffer, or in both, and can identify it.
+//! The recorder is the consumer of the lockless algorithm. It writes a sub-buffer to the file, then
+//! publishes its progress, then gives the sub-buffer back. The progress is in the control line of
+//! the CPU's other region, which a lockless session does not use. So recovery finds and identifies
+//! each sub-buffer in the file, in the buffer, or in both.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -22,13 +22,13 @@ use crate::trace::stream::Packet;
 pub(crate) struct Lockless {
     buffer: Buffer<'static>,
     window: Window,
-    /// The consumer's own place.
+    /// Place that the consumer owns.
     own: u32,
-    /// Read count when this was opened.
+    /// Read count when the recorder opened the buffer.
     begun: u64,
-    /// Records in sub-buffers that had a hole.
+    /// Number of records in sub-buffers that had a hole.
     lost: u64,
-    /// Number of those slots.
+    /// Number of sub-buffers that had a hole.
     pub(crate) holes: u64,
 }
 
@@ -49,7 +49,7 @@ struct SubBufferHeader {
 
 impl Lockless {
     pub(crate) fn new(buffer: Buffer<'static>, window: Window) -> Self {
-        // The place that no sub-buffer has: after a recorder that was killed it may be any.
+        // The place that no sub-buffer uses; a killed recorder may leave any place unused.
         let word = |one: &SubBuffer| one.reference.load(Ordering::Relaxed);
         let place = |one| Reference::from_word(word(one)).place;
         let used: Vec<u32> = buffer.sub_buffers.iter().map(place).collect();
@@ -59,12 +59,14 @@ impl Lockless {
         Self { buffer, window, own, begun, lost: 0, holes: 0 }
     }
 
-    /// Returns the number of pieces of memory that it needs: one for each sub-buffer, and ours.
+    /// Returns the number of memory pieces that the buffer needs: one for each sub-buffer, and one
+    /// for the consumer.
     pub(crate) fn memory_pieces(&self) -> u64 {
         self.buffer.places.len() as u64
     }
 
-    /// Gives the next place that has none the memory at `offset`; how many have some.
+    /// Gives the memory at `offset` to the next place without memory. Returns the number of places
+    /// with memory.
     pub(crate) fn back_next_piece(&self, offset: u64) -> u64 {
         self.buffer.give_memory(offset)
     }
@@ -74,7 +76,7 @@ impl Lockless {
         self.buffer.places.iter().filter(|place| place.load(Ordering::Relaxed) != 0).count() as u64
     }
 
-    /// Returns the number of records lost, as far as they were counted.
+    /// Returns the number of records counted as lost.
     pub(crate) fn lost(&self) -> u64 {
         let counters = self.buffer.counters;
         [&counters.lost_full, &counters.lost_nested]
@@ -87,7 +89,7 @@ impl Lockless {
         self.buffer.counters.lost_full.load(Ordering::Relaxed)
     }
 
-    /// Returns its state in the form of a region's snapshot.
+    /// Returns the buffer's state in the form of a region's snapshot.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let counters = self.buffer.counters;
         Snapshot {
@@ -98,7 +100,7 @@ impl Lockless {
         }
     }
 
-    /// Returns the part of the buffer that waits to be read, in 1/256.
+    /// Returns the share of the buffer that is not yet read, in 1/256.
     pub(crate) fn fill(&self) -> u64 {
         let counters = self.buffer.counters;
         let write = counters.write_count.load(Ordering::Relaxed);
@@ -106,24 +108,24 @@ impl Lockless {
         (waiting.saturating_mul(256) / self.buffer.geometry.ring_bytes()).min(256)
     }
 
-    /// Returns true if reserved slots are not committed: by writers at work, or by dead ones.
+    /// Returns true if active or dead writers have reserved slots without committing them.
     pub(crate) fn has_holes(&self) -> bool {
         self.buffer.holes().next().is_some()
     }
 
-    /// Returns the buffer.
+    /// Returns the underlying ring buffer.
     pub(crate) fn buffer(&self) -> Buffer<'static> {
         self.buffer
     }
 
-    /// Ends the sub-buffer that is open, if there is anything in it.
+    /// Ends the open sub-buffer unless it is empty.
     pub(crate) fn switch(&self) {
         // SAFETY: the window's usable bytes are mapped and backed.
         let memory = unsafe { SlotMemory::new(self.window.base(), self.window.usable_bytes()) };
         self.buffer.force_switch(&memory, monotonic_ns);
     }
 
-    /// Passes over all that is there; where that ends.
+    /// Skips all buffered records. Returns the read count after them.
     pub(crate) fn skip_all(&mut self) -> u64 {
         self.switch();
         for _ in 0..2 * self.buffer.geometry.sub_count() {
@@ -133,19 +135,19 @@ impl Lockless {
         self.buffer.counters.read_count.load(Ordering::Relaxed)
     }
 
-    /// Makes the sub-buffers that were taken since this was opened readable again. Only if all were
-    /// taken in place, and no writer is left, so that they are still there.
+    /// Makes the sub-buffers taken since the buffer was opened readable again. Allowed only if all
+    /// were taken in place and no writer is left, so that their records still exist.
     pub(crate) fn restore_taken(&self) {
         self.buffer.counters.read_count.store(self.begun, Ordering::Relaxed);
     }
 
-    /// Returns the next complete sub-buffer. In the last drain, one with a hole is passed over; for
-    /// one that was not delivered returns the number of its records.
+    /// Returns the next complete sub-buffer. The last drain skips sub-buffers with a hole; for an
+    /// undelivered sub-buffer it also returns the number of records.
     fn next(&mut self, with: &DrainContext<'_, impl Memory>) -> Option<(Got, Option<u64>)> {
         if !with.is_last {
             return self.buffer.get(&mut self.own).ok().map(|got| (got, None));
         }
-        // At the end there are no more than those there are.
+        // The last drain passes at most the sub-buffers of one ring.
         for _ in 0..=self.buffer.geometry.sub_count() {
             if let Ok(got) = self.buffer.get_in_place() {
                 return Some((got, None));
@@ -158,7 +160,7 @@ impl Lockless {
         None
     }
 
-    /// Passes over the sub-buffer at read count if it has a hole.
+    /// Skips the sub-buffer at the read count if it has a hole.
     fn skip_hole(&mut self) -> Option<()> {
         let read_count = self.buffer.counters.read_count.load(Ordering::Relaxed);
         let hole = self.buffer.holes().find(|hole| hole.position == read_count)?;
@@ -195,7 +197,7 @@ impl RegionDrain {
         }
     }
 
-    /// Drains a lockless buffer, as [`RegionDrain::drain`] drains a region.
+    /// Drains a lockless buffer, like [`RegionDrain::drain`] for a region.
     pub(crate) fn drain_lockless<M: Memory>(
         &mut self,
         with: &mut DrainContext<'_, M>,
@@ -208,11 +210,12 @@ impl RegionDrain {
             lockless.switch();
         }
         let mut result = Ok(());
-        // Twice round is more than can be taken before the recorder reads the clock again.
+        // Two rings are more than can be taken before the recorder reads the clock again.
         for _ in 0..2 * lockless.buffer.geometry.sub_count() {
             let Some((got, records)) = lockless.next(with) else { break };
             let end = got.position.wrapping_add(lockless.buffer.geometry.sub_bytes());
-            // Else it is in the file: a recorder was killed before it gave it back.
+            // Otherwise the sub-buffer is already in the file: its recorder was killed before
+            // giving it back.
             if self.drained.position != end {
                 match self.take_sub_buffer(&lockless, (&got, records), with) {
                     Ok(true) => {}
@@ -228,8 +231,8 @@ impl RegionDrain {
             lockless.buffer.put(got);
         }
         if with.is_last {
-            // Records that were committed and not read: in holes and in damaged sub-buffers, also
-            // in those that an earlier recorder passed over.
+            // Committed records that were not read: in holes, in damaged sub-buffers, and in
+            // sub-buffers that an earlier recorder skipped.
             let unread = lockless.buffer.records().saturating_sub(self.drained.events);
             match lockless.buffer.mode {
                 Mode::Discard => lockless.lost = unread,
@@ -255,7 +258,7 @@ impl RegionDrain {
         let sub_bytes = lockless.buffer.geometry.sub_bytes();
         let content = found.content.wrapping_sub(got.position);
         let end_before = self.stream.as_ref().map_or(0, |stream| stream.end_ts);
-        // Times are in the order of slots as far as processors' clocks agree.
+        // Times follow the order of slots only as far as the processors' clocks agree.
         found.begin = found.begin.max(end_before);
         found.end = found.end.max(found.begin);
         let sensible = (SUB_HEADER_BYTES as u64..=sub_bytes).contains(&content)
@@ -271,7 +274,7 @@ impl RegionDrain {
         if with.memory.load(got.at + SUB_HEADER_BYTES as u64, payload).is_err() {
             return Ok(false);
         }
-        // In order, also of overwritten ones: the gap shows as missing packets.
+        // Sub-buffers come in order, so a gap of overwritten ones appears as missing packets.
         let missing = got.position.wrapping_sub(self.drained.position) / sub_bytes;
         let discarded = found.lost.saturating_sub(self.forgotten.discarded);
         let packet = Packet {

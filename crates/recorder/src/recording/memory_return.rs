@@ -1,19 +1,18 @@
-//! Memory that writers have not needed for a while goes back to the window.
+//! Returns memory to the window that writers have not needed for a while.
 //!
-//! Memory that is given back must be out of writers' reach: the limit is lowered to the part that
-//! is kept, the generation raised, and the region's CPU visited. From then on no writer has a plan
-//! that goes beyond the limit (`trackway_ring`'s loom models: `limits`, `claims`), except claimers,
-//! which the owner word shows. (A sequence of the region runs on its CPU alone; claims need no
+//! The recorder must put memory out of writers' reach before it gives the memory back. It lowers
+//! the limit to the kept part, raises the generation, and visits the region's CPU. From then on no
+//! writer has a plan beyond the limit (`trackway_ring`'s loom models: `limits`, `claims`), except
+//! claimers, which the owner word shows. (A sequence runs only on its region's CPU; claims need no
 //! visit.)
 //!
-//! The recorder does not wait for the visit: a CPU may be busy for good with a thread of higher
-//! priority. So another thread visits, while the recorder goes on. As soon as a writer comes near
-//! the limit, or loses a record, the region has all of its memory as before.
+//! The recorder does not wait for the visit, because a thread of higher priority may occupy a CPU
+//! forever. Another thread visits while the recorder continues. When a writer comes near the limit
+//! or loses a record, the region gets all of its memory again.
 //!
-//! A region without any memory behaves as one that was never used: records go to claim regions that
-//! have some, and request more. If a sub-buffer was open, all of its records were written to the
-//! stream before. Once there is memory again, its header is rewritten, and it continues where it
-//! was.
+//! A region without memory behaves like an unused one: records go to claim regions with memory, and
+//! request more. If a sub-buffer was open, all of its records were already written to the stream.
+//! When it gets memory again, its header is rewritten, and it continues at the same position.
 
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
@@ -29,16 +28,16 @@ use crate::recording::region::RegionDrain;
 use crate::window::cpus;
 use crate::window::handle::WindowHandle;
 
-/// Time for which memory must not have been needed, in ns.
+/// Time without need after which memory is returned, in ns.
 const UNUSED_PERIOD_NS: u64 = 10_000_000_000;
-/// Least that is worth to visit CPUs for, in bytes.
+/// Smallest return for which a visit of CPUs pays, in bytes.
 const RETURN_BYTES_MIN: u64 = 1 << 20;
-/// Longest time of the visit before the former state is restored, in ns.
+/// Longest visit before the regions get their former limits again, in ns.
 const VISIT_NS_MAX: u64 = 1_000_000_000;
-/// Environment variable by which tests have less patience, in ms; then all is worth it.
+/// Environment variable that sets a shorter period for tests, in ms, and returns any amount.
 const TEST_VARIABLE: &str = "TRACKWAY_TEST_IDLE_MS";
 
-/// The schedule and the state of giving memory back.
+/// Schedule and state of memory returns.
 #[derive(Debug)]
 pub(crate) struct MemoryReturn {
     due_ns: u64,
@@ -46,23 +45,23 @@ pub(crate) struct MemoryReturn {
     worth_bytes: u64,
     /// Regions whose limit is lowered.
     lowered: Vec<LoweredRegion>,
-    /// The thread that visits the CPUs; it may be stuck on one.
+    /// Thread that visits the CPUs; it may wait for a busy CPU.
     visitor: Option<JoinHandle<bool>>,
     visit_until_ns: u64,
 }
 
-/// A region that is to keep less than it has.
+/// A region that must keep less memory than it has.
 #[derive(Debug)]
 struct LoweredRegion {
     number: usize,
-    /// Sub-buffers that it keeps.
+    /// Number of sub-buffers that the region keeps.
     kept: u64,
-    /// Records that it had lost before.
+    /// Number of discarded records when the limit was lowered.
     discarded: u64,
 }
 
 impl MemoryReturn {
-    /// Returns the initial state of a channel that begins now.
+    /// Returns the initial state for a channel that begins now.
     pub(crate) fn begin() -> Self {
         let tested = std::env::var(TEST_VARIABLE).ok().and_then(|text| text.parse::<u64>().ok());
         let (period_ns, worth_bytes) = tested
@@ -108,7 +107,7 @@ impl Channel {
         self.memory_return.as_ref().is_some_and(|memory_return| !memory_return.lowered.is_empty())
     }
 
-    /// Gives memory back at once, however little it is.
+    /// Gives unneeded memory back at once, even a small amount.
     pub(crate) fn return_memory_now(&mut self, handle: &WindowHandle) {
         self.begin_return(handle, 0);
         self.release_lowered(handle);
@@ -118,8 +117,7 @@ impl Channel {
         let (found, bytes) = self.find_excess();
         let Some(memory_return) = &mut self.memory_return else { return };
         if bytes < worth || found.is_empty() {
-            // Memory that was taken beforehand, and memory that could not be given back the last
-            // time.
+            // Returns memory that was taken in advance, or that could not be returned last time.
             let _ = self.pool.trim(&handle.allocator);
             return;
         }
@@ -141,8 +139,8 @@ impl Channel {
         }
     }
 
-    /// Restores the memory of regions whose writers need it; `is_needed` decides if no other
-    /// condition does.
+    /// Restores the limit of regions whose writers lost a record, requested memory, or meet
+    /// `is_needed`.
     pub(crate) fn raise_lowered(&mut self, is_needed: impl Fn(&RegionDrain, u64) -> bool) {
         let Some(memory_return) = &mut self.memory_return else { return };
         memory_return.lowered.retain(|LoweredRegion { number, kept, discarded }| {
@@ -158,17 +156,17 @@ impl Channel {
         });
     }
 
-    /// Returns true if a region's limit is lowered: it is to stay so.
+    /// Returns true if a region's limit is lowered and must stay so.
     pub(crate) fn is_lowered(&self, region: usize) -> bool {
         let lowered = self.memory_return.iter().flat_map(|memory_return| &memory_return.lowered);
         lowered.into_iter().any(|lowered| lowered.number == region)
     }
 
-    /// Takes the memory of regions whose CPUs have been visited.
+    /// Takes the memory of the lowered regions after the visit of their CPUs.
     fn release_lowered(&mut self, handle: &WindowHandle) {
         let Some(memory_return) = &mut self.memory_return else { return };
         let Some(visitor) = memory_return.visitor.take() else { return };
-        // Without a visit to every CPU, an earlier sequence may be alive for good.
+        // Without a visit to every CPU, an earlier sequence may stay alive forever.
         let can_give = visitor.join().unwrap_or(false);
         self.raise_lowered(|_, _| !can_give);
         let Some(memory_return) = &mut self.memory_return else { return };
@@ -181,11 +179,12 @@ impl Channel {
         if !can_give {
             self.memory_return = None;
         }
-        // Or the next time, if another process has the window locked.
+        // If another process has locked the window, the next return does this.
         let _ = self.pool.trim(&handle.allocator);
     }
 
-    /// Regions that keep less than they have, and how much that comes to, in bytes.
+    /// Finds regions that can keep less memory than they have. Returns them and the excess in
+    /// bytes.
     fn find_excess(&mut self) -> (Vec<LoweredRegion>, u64) {
         let (mut found, mut bytes) = (Vec::new(), 0);
         if self.memory_return.as_ref().is_none_or(|memory_return| memory_return.visitor.is_some()) {
@@ -194,7 +193,7 @@ impl Channel {
         for (number, work) in self.regions.iter_mut().enumerate() {
             let Some(snapshot) = work.snapshot.filter(|_| !work.is_foreign()) else { continue };
             let kept = work.backing.keeps(snapshot.head);
-            // Without memory there must be nothing left to be read.
+            // A region may lose all memory only if nothing in it is unread.
             if kept < work.backing.backed() && (kept > 0 || work.drained.position == snapshot.head)
             {
                 let shift = work.region.0.geometry.sub_shift();
@@ -206,7 +205,7 @@ impl Channel {
     }
 }
 
-/// Returns true if a writer has come so near to the lowered limit that it may soon need more.
+/// Returns true if a writer is so near the lowered limit that it may soon need more memory.
 pub(crate) fn is_near_limit(work: &RegionDrain, kept: u64) -> bool {
     let Some(snapshot) = work.snapshot else { return false };
     let geometry = work.region.0.geometry;
@@ -215,8 +214,9 @@ pub(crate) fn is_near_limit(work: &RegionDrain, kept: u64) -> bool {
     kept > 0 && is_in_last && snapshot.head > work.drained.position
 }
 
-/// Takes memory from a region that was lowered: the pieces, by size as a power of two. Or lets
-/// writers go on as before, if they are already further.
+/// Takes memory from a region with a lowered limit; returns the pieces, each with its size as a
+/// power of two. If a writer is already beyond the limit or holds a claim, restores the limit
+/// instead.
 fn release_region_memory(work: &mut RegionDrain, kept: u64) -> Vec<(u32, u64)> {
     let region = work.region.0;
     // ORDERING: SeqCst: after the generation was raised, this load finds a claim, or its taker
@@ -239,8 +239,8 @@ fn release_region_memory(work: &mut RegionDrain, kept: u64) -> Vec<(u32, u64)> {
     released.into_iter().map(|(_, offset)| (shift, offset)).collect()
 }
 
-/// Makes memory at `offset` that of sub-buffer `index`, if that is open though it had none: no
-/// writer reaches it until the limit is raised. Its header is that of clock epoch `epoch`.
+/// Rewrites the header of sub-buffer `index` in new memory at `offset`, with clock epoch `epoch`,
+/// if the sub-buffer is open and had no memory. No writer reaches it until the limit is raised.
 pub(crate) fn reopen_sub_buffer(
     handle: &WindowHandle,
     work: &RegionDrain,
@@ -254,7 +254,7 @@ pub(crate) fn reopen_sub_buffer(
     }
     let header = Region::header_again(index, work.drained.last_ts, epoch);
     let memory = MappedMemory(*handle.window());
-    // SAFETY: the header is as long; the memory is a whole sub-buffer of the window that belongs to
-    // this recorder, and that no writer can reach yet.
+    // SAFETY: the header has exactly this length; the memory is a whole sub-buffer of the window
+    // that belongs to this recorder, and no writer can reach it yet.
     unsafe { memory.copy(offset, header.as_ptr(), SUB_HEADER_BYTES) };
 }

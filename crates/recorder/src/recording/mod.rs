@@ -1,5 +1,5 @@
-//! A running session in one window: its channels are polled, drained, grown, kept on time, and
-//! ended.
+//! A running session in one window: the recorder polls, drains, grows and ends its channels, and
+//! renews lease and clock.
 
 pub(crate) mod abandoned_channel;
 pub(crate) mod changes;
@@ -41,48 +41,48 @@ use crate::window::{clock_line, slot};
 
 /// Period of the clock's calibration and of other slow checks, in ns.
 const SLOW_PERIOD_NS: u64 = 100_000_000;
-/// Period at which open sub-buffers are written as far as they are filled, in ns: readers that
-/// follow the trace see events that much later at most, however few there are.
+/// Period at which partly filled open sub-buffers are written, in ns. Readers that follow the trace
+/// see events with at most this delay, even if events are few.
 const FLUSH_PERIOD_NS: u64 = 500_000_000;
-/// Longest period while memory is being taken from regions whose writers may come back, in ns.
+/// Longest period between ticks while regions give memory back that writers may need again, in ns.
 const SHRINKING_PERIOD_NS: u64 = 1_000_000;
 /// Period at which open sub-buffers are written while a reader follows through the control socket,
 /// in ns.
 const LIVE_PERIOD_NS: u64 = 20_000_000;
-/// Longest delay of a commit after its record's time for which the order of events still holds: a
-/// writer may be preempted between reading the clock and its sequence.
+/// Longest delay between a record's timestamp and its commit for which the order of events holds,
+/// in ns: a writer may be preempted between reading the clock and its sequence.
 const LATE_NS_MAX: u64 = 5_000_000;
-/// Least time between the first two readings of the clock.
+/// Shortest time between the first two readings of the clock.
 const FIRST_BASELINE: Duration = Duration::from_millis(6);
 
-/// A session that this process records, as far as it is in one window.
+/// The part of a session in one window, recorded by this process.
 #[derive(Debug)]
 pub struct Recording {
     pub(crate) handle: WindowHandle,
     pub(crate) trace: Trace,
     pub(crate) channels: Vec<Channel>,
-    /// The settings that it was built with; `None` for a recovery.
+    /// Settings of the session; `None` for a recovery.
     pub(crate) session: Option<SessionSettings>,
     /// Results of channels that ended before the session.
     pub(crate) ended: Summary,
     calibrator: Option<Calibrator>,
     epoch: u64,
-    /// The clock as writers have it.
+    /// Clock line that writers use.
     line: Option<Line>,
     ticker: Ticker,
-    /// True if it completes the trace of another recorder.
+    /// True if this process completes the trace of another recorder.
     pub(crate) is_recovery: bool,
     /// The treatment of records that cannot be written.
     pub(crate) unwritten: UnwrittenPolicy,
-    /// The file of the written extent, while a reader follows.
+    /// File that tells a following reader how far the trace is written; `Some` while one follows.
     live: Option<ProgressFile>,
-    /// True if the contents of flight recorders are discarded with them.
+    /// True if flight recorders end without writing their contents to the trace.
     pub(crate) drops_flight_recorders: bool,
-    /// True if the buffers of channels that have ended are left for `trackway recover`.
+    /// True if buffers of ended channels are left for `trackway recover`.
     pub(crate) has_left_behind: bool,
-    /// True if writers were active between two choices of the period.
+    /// True if a poll between two ticks found new records.
     has_data: bool,
-    /// The window's revision of events at the latest check.
+    /// Event revision of the window at the latest check.
     events_revision: u32,
     visits: Visits,
     lease_due_ns: u64,
@@ -91,31 +91,32 @@ pub struct Recording {
     pub(crate) buffer: Vec<u8>,
 }
 
-/// The treatment of records in memory that cannot be written at the end.
+/// Policy for buffered records that cannot be written when the session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnwrittenPolicy {
-    /// They stay for recovery into their trace; if that was removed, they are discarded.
+    /// The records stay for recovery into their trace; if the trace was removed, they are
+    /// discarded.
     KeepForTrace,
-    /// They stay, whatever became of the trace: another one can be made for them.
+    /// The records stay even if their trace was removed: recovery can make another trace.
     Keep,
-    /// They are discarded.
+    /// The records are discarded.
     Discard,
 }
 
-/// The place of the trace of a session in one window.
+/// Location of the trace of a session in one window.
 #[derive(Debug, Clone)]
 pub(crate) struct TraceLocation {
     /// The folder of the session's trace.
     pub(crate) root: Arc<TraceFolder>,
-    /// The part's below it.
+    /// Folder of the window's part, below `root`.
     pub(crate) folder: WindowFolder,
-    /// CLOCK_REALTIME − CLOCK_MONOTONIC, in ns, as in the session's other windows, so that their
+    /// CLOCK_REALTIME − CLOCK_MONOTONIC, in ns; all windows of a session use one value, so that
     /// times compare. `None`: the present value.
     pub(crate) realtime_offset_ns: Option<i64>,
 }
 
 impl TraceLocation {
-    /// Returns the place for a session in the calling user's window alone.
+    /// Returns the location for a session that records only the calling user's window.
     fn of(session: &SessionSettings) -> Result<Self, RecordError> {
         let (folder, path) = (WindowFolder::own(), &session.path);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
@@ -126,9 +127,8 @@ impl TraceLocation {
 }
 
 impl Recording {
-    /// Builds a session with these channels (one at least), each in a free slot, with streams of
-    /// the classes 0, 1, …; its trace folder is made; writers may come in as soon as
-    /// [`Self::activate`] is called.
+    /// Builds a session with one channel or more, each in a free slot, with streams of the classes
+    /// 0, 1, …, and makes its trace folder. Writers may enter after [`Self::activate`].
     pub fn build(
         handle: WindowHandle,
         session: &SessionSettings,
@@ -140,9 +140,9 @@ impl Recording {
         Self::build_part(handle, session, &place, &channels)
     }
 
-    /// Builds a session in one window, with these channels (one at least) and the classes of their
-    /// streams. The window gets the settings of `session`; `place` has the place of the trace and
-    /// its clock's offset.
+    /// Builds the part of a session in one window, with one channel or more and the classes of
+    /// their streams. Stores the settings of `session` in the window; `place` has the trace's
+    /// location and the clock offset.
     pub(crate) fn build_part(
         handle: WindowHandle,
         session: &SessionSettings,
@@ -179,7 +179,7 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Assembles the recording, without a clock.
+    /// Assembles the recording without a calibrated clock.
     pub(crate) fn assemble(handle: WindowHandle, trace: Trace, channels: Vec<Channel>) -> Self {
         Self {
             handle,
@@ -208,7 +208,7 @@ impl Recording {
 
     fn calibrate_first(&mut self, begun: Instant) {
         if self.calibrator.is_some() {
-            // Most of it has passed already, or the calibration is not due yet.
+            // Usually most of the baseline has passed already.
             std::thread::sleep(FIRST_BASELINE.saturating_sub(begun.elapsed()));
         }
         self.publish_clock(None);
@@ -231,9 +231,9 @@ impl Recording {
         self.trace.root.clone()
     }
 
-    /// Serves everything once: drains complete sub-buffers (twice a second also open ones), gives
-    /// memory back to writers, grows, renews lease and clock. Returns the time to wait until the
-    /// next call, in ns.
+    /// Does all periodic work once: drains complete sub-buffers (twice a second also open ones),
+    /// returns and adds buffer memory, renews lease and clock. Returns the time until the next
+    /// call, in ns.
     pub fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
         self.check_window()?;
         let now = monotonic_ns();
@@ -263,10 +263,10 @@ impl Recording {
                 channel.free_claims_of_the_dead(self.handle.window());
                 channel.adopt_regions(&self.handle);
                 if is_news {
-                    // First the filters: no event of a new type passes by chance.
+                    // Filters come first, so that no event of a new type passes unfiltered.
                     channel.compile_for_new_events(&self.handle, notices);
-                    // The process that described them may have been killed before it set their
-                    // bits.
+                    // The process that registered the events may have been killed before it set
+                    // their enable bits.
                     slot::enable_selected(self.handle.window(), &channel.layout);
                 }
             }
@@ -278,7 +278,7 @@ impl Recording {
         match &mut self.live {
             Some(live) => {
                 if partial {
-                    // Readers follow without it, with a little delay.
+                    // If this write fails, readers still follow, with a little delay.
                     let _ = live.note(now.saturating_sub(LATE_NS_MAX));
                 }
                 Ok(period.min(LIVE_PERIOD_NS))
@@ -287,23 +287,24 @@ impl Recording {
         }
     }
 
-    /// Copies the state of all regions. Otherwise counts are those of the latest poll, which may be
-    /// as old as the longest period.
+    /// Copies the state of all regions, so that counts are current. Without it, counts are as old
+    /// as the latest poll, at most the longest period.
     pub(crate) fn poll(&mut self) {
-        // A damaged window is handled by the next tick.
+        // The next tick handles a damaged window.
         if self.check_window().is_ok() {
             let looks = self.channels.iter_mut().map(|channel| channel.poll().data);
             self.has_data |= looks.fold(false, |found, data| found | data);
         }
     }
 
-    /// Gives memory back that writers have not needed since this was done last, however little it
-    /// is. It is done now and then by itself.
+    /// Gives back all memory that writers have not needed since the last return, even a small
+    /// amount. [`Self::tick`] does so periodically.
     pub fn trim(&mut self) {
         self.channels.iter_mut().for_each(|channel| channel.return_memory_now(&self.handle));
     }
 
-    /// Writes events to the trace at once from now on, or as usual.
+    /// Sets whether events are written to the trace at once, for a reader that follows, or with the
+    /// normal period.
     pub fn set_followed(&mut self, is_followed: bool) {
         if is_followed == self.live.is_some() {
             return;
@@ -336,10 +337,10 @@ impl Recording {
         }
     }
 
-    /// Begins a clock epoch, as after a jump: no packet has times of two.
+    /// Begins a clock epoch, as after a clock jump, so that no packet spans two epochs.
     pub fn begin_epoch(&mut self, line: Line) {
         self.epoch += 1;
-        // Writers read the system's clock until every region has begun a packet of the new epoch.
+        // Writers read the system clock until every region has begun a packet of the new epoch.
         self.publish_clock(None);
         self.channels.iter().for_each(|channel| channel.begin_epoch(&self.handle, self.epoch));
         self.publish_and_note_line(line);
@@ -357,12 +358,12 @@ impl Recording {
         }
     }
 
-    /// Gives a channel that was built later the clock that the others have.
+    /// Publishes the session's clock line to a channel that was built later.
     pub(crate) fn publish_clock_to(&self, channel: &Channel) {
         clock_line::publish_line(&channel.session().clock, self.line, self.epoch);
     }
 
-    /// Does the work that is due however long something else takes: the lease, and the clock.
+    /// Renews the lease and the clock if due; called during long work.
     pub(crate) fn keep_alive(&mut self) {
         let now = monotonic_ns();
         if is_due(&mut self.lease_due_ns, renewal_period_ns(), now) {
@@ -374,10 +375,11 @@ impl Recording {
     }
 
     /// Ends the session: excludes writers, drains the buffers, marks the trace as complete, frees
-    /// the slots. When `interrupted` returns true, the rest is left to `trackway recover`.
+    /// the slots. When `interrupted` returns true, leaves the remaining records to `trackway
+    /// recover`.
     pub fn finish(mut self, interrupted: &dyn Fn() -> bool) -> Result<Summary, RecordError> {
         self.check_window()?;
-        // First out of all of them: so they end at one moment.
+        // Writers leave all channels before the drain, so that all channels end at one moment.
         let exclusion = channel::exclude_writers(self.handle.window(), &mut self.channels);
         let taken = self.drain_remaining(interrupted);
         let summary = self.summary();
@@ -393,7 +395,7 @@ impl Recording {
                 Err(_) if self.discards_unwritten() => {
                     channel.free_slot_and_memory(&self.handle, exclusion)
                 }
-                // The rest is left to recovery.
+                // Recovery writes the remaining records.
                 Ok(DrainEnd::Interrupted) | Err(_) => {
                     channel.regions.iter().for_each(RegionDrain::leave_to_recovery);
                     channel.slot.abandon();
@@ -407,7 +409,7 @@ impl Recording {
             _ => Ok(summary),
         });
         if self.is_recovery {
-            // Recovery has the window open, too, and makes it compact in the end.
+            // Recovery also has the window open and compacts it at the end.
             self.handle.close();
         } else {
             self.handle.compact_soon();
@@ -474,7 +476,7 @@ fn build_channels(
     Ok(())
 }
 
-/// Returns true if work that recurs every `period` is due; then it is due again after that time.
+/// Returns true if work that recurs every `period` is due, and schedules its next time.
 fn is_due(due: &mut u64, period: u64, now: u64) -> bool {
     let is_due = now >= *due;
     if is_due {
@@ -484,17 +486,17 @@ fn is_due(due: &mut u64, period: u64, now: u64) -> bool {
 }
 
 impl Recording {
-    /// Returns true if it has a channel of class `class`.
+    /// Returns true if the recording has a channel of class `class`.
     pub(crate) fn has_channel(&self, class: u32) -> bool {
         self.channels.iter().any(|channel| channel.names.class == class)
     }
 
-    /// Adds how the channel of class `class` goes.
+    /// Adds the counts and memory use of the channel of class `class` to `status`.
     pub(crate) fn fill_status(&self, class: u32, status: &mut ChannelStatus) {
         let found = self.channels.iter().find(|channel| channel.names.class == class);
         let Some(channel) = found else { return };
         status.memory_bytes += channel.memory_bytes(&self.handle);
-        // Any process may write there: the value is arbitrary, and the sum saturates.
+        // Any process may write to this counter: its value is arbitrary, so the sum saturates.
         let interpreters = channel.session().interpreters.load(Ordering::Relaxed);
         status.interpreters = status.interpreters.saturating_add(interpreters.into());
         for work in &channel.regions {
@@ -503,7 +505,7 @@ impl Recording {
         }
     }
 
-    /// Rules for processes of the channels that are flight recorders.
+    /// Returns the process rules of the flight recorder channels.
     pub(crate) fn process_rules(&self) -> Vec<String> {
         let flight = self.channels.iter().filter(|channel| channel.is_overwriting());
         flight.map(|channel| shared_text::process_rules(channel.session())).collect()

@@ -1,8 +1,8 @@
-//! Snapshots: the contents of flight recorders at a moment, as a trace of its own.
+//! Snapshots: the current contents of flight recorders, written to a new trace.
 //!
-//! The regions are read beside the writers, as at the end of a recording, and nothing in them
-//! changes. The trace has the session's identity, and each sub-buffer's packet the same number in
-//! all snapshots: so `trackway merge` makes one of several, in which no event is there twice.
+//! A snapshot reads the regions while writers continue, and changes nothing in them. Its trace has
+//! the session's identity, and a sub-buffer's packet has the same number in all snapshots. So
+//! `trackway merge` combines several snapshots without duplicating an event.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::window::memory_pool::FileMemory;
 /// Name of the file with the reason for a snapshot.
 const REASON_FILE: &str = "reason";
 
-/// Returns its line: `by=user`, `by=program`, or `by=crash pid=1234 signal=11`.
+/// Returns the line of the reason file: `by=user`, `by=program`, or `by=crash pid=1234 signal=11`.
 fn format_reason(reason: &Reason) -> String {
     match reason {
         Reason::Requested => "by=user\n".into(),
@@ -33,7 +33,7 @@ fn format_reason(reason: &Reason) -> String {
     }
 }
 
-/// Describes the parts of these that a snapshot lacks, if its streams do not show them.
+/// Describes the regions that a snapshot lacks completely; `None` if it lacks none.
 pub(crate) fn describe_missing(works: &[RegionDrain]) -> Option<String> {
     let missed: Vec<_> =
         works.iter().filter(|work| work.is_missed()).map(RegionDrain::name).collect();
@@ -47,8 +47,9 @@ pub(crate) fn describe_missing(works: &[RegionDrain]) -> Option<String> {
 }
 
 impl Recording {
-    /// Writes the contents of flight recorders to a new trace in `folder`: all, or those newer than
-    /// `last_ns` nanoseconds, in whole sub-buffers. Recording goes on.
+    /// Writes the contents of flight recorders to a new trace in `folder`, while recording
+    /// continues. With `last_ns`, writes only records of that many last nanoseconds, in whole
+    /// sub-buffers.
     pub fn snapshot(
         &mut self,
         folder: &Path,
@@ -61,8 +62,8 @@ impl Recording {
         Ok(facts)
     }
 
-    /// Writes a snapshot to the folder that `prepare` makes. Returns the folder, too, for further
-    /// parts; the caller commits it then.
+    /// Writes a snapshot to the folder that `prepare` makes. Returns the folder, so that the caller
+    /// can add further parts and then commit it.
     pub(crate) fn snapshot_in(
         &mut self,
         prepare: impl FnOnce() -> Result<PreparedFolder, RecordError>,
@@ -76,8 +77,8 @@ impl Recording {
         Ok((facts, prepared_folder))
     }
 
-    /// Writes the records newer than `since_ts` (ns of CLOCK_MONOTONIC) if there is space: all of
-    /// them, or none.
+    /// Writes the records newer than `since_ts` (ns of CLOCK_MONOTONIC). If the disk is full,
+    /// leaves no partial snapshot.
     pub(crate) fn snapshot_into(
         &mut self,
         prepared_folder: &PreparedFolder,
@@ -88,8 +89,8 @@ impl Recording {
         let written = self.write_snapshot(prepared_folder, since_ts, reason);
         if written.is_err() {
             let folder = self.window_folder().unwrap_or_else(WindowFolder::own);
-            // A partial snapshot would be taken for a trace, and make others unreadable. Files that
-            // cannot be removed stay.
+            // Readers would take a partial snapshot for a trace, and fail to open the other parts.
+            // Files that cannot be removed stay.
             let _ = prepared_folder.trace_folder().remove_chain(&folder.names());
         }
         written
@@ -105,8 +106,8 @@ impl Recording {
             Trace::create(&prepared_folder.trace_folder(), self.snapshot_trace_properties())?;
         let mut summary = Summary::default();
         let mut buffer = Vec::new();
-        // All are polled before any is copied, which takes long: a thread that moves from one CPU
-        // to another in between would else leave a gap. (Overwritten ones are polled again.)
+        // All regions are polled before any is copied, because copying takes long: a thread that
+        // migrates between CPUs would leave a gap. (Overwritten regions are polled again.)
         let beside = |work: &RegionDrain| {
             let mut work = work.snapshot_view(since_ts);
             work.poll();
@@ -128,8 +129,8 @@ impl Recording {
                 self.keep_alive();
             }
         }
-        // Records first, ids afterwards: so the id of every record is declared. And first in the
-        // session's own trace, whose metadata thus declares everything that any piece declares.
+        // Ids are read after records, so that the id of every record is declared. The session's own
+        // trace declares them first, so its metadata covers the declarations of every snapshot.
         for channel in &mut self.channels {
             channel.declare_events(self.handle.window(), &mut self.trace)?;
         }
@@ -151,22 +152,21 @@ impl Recording {
         })
     }
 
-    /// Returns the folder of its streams in a trace of several users; `None`: the trace was not
-    /// begun here.
+    /// Returns the folder of this recording's streams in a trace of several users; `None` if
+    /// another process began the trace.
     pub(crate) fn window_folder(&self) -> Option<WindowFolder> {
         self.trace.of.as_ref().map(|of| of.folder)
     }
 
     fn snapshot_trace_properties(&self) -> TraceProperties {
         let now = channel::trace_properties(self.trace.uuid, &self.channels);
-        // The clock's offset is that of the session's begin: an event in two snapshots has one
-        // time.
+        // The clock offset is the one at session begin, so an event has one time in all snapshots.
         let Some(of) = &self.trace.of else { return now };
         TraceProperties { realtime_offset_ns: of.realtime_offset_ns, folder: of.folder, ..now }
     }
 
-    /// Copies the contents of a region at its poll. Its stream begins when the channel did: so the
-    /// empty packet that it begins with is the same in all snapshots.
+    /// Copies the contents of a region since its poll. The stream begins at the channel's begin
+    /// time, so its empty first packet is the same in all snapshots.
     fn copy_region(
         &self,
         work: &mut RegionDrain,

@@ -1,4 +1,4 @@
-//! Numbers of a recording so far, for the status line and the summary.
+//! Counts of a recording up to now, for the status line and the summary.
 
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering;
@@ -19,14 +19,15 @@ use crate::trace::stream::Stream;
 use crate::window::handle::WindowHandle;
 use crate::window::{cpus, shared_text};
 
-/// Most processes that are believed to have taken part in a session: one for each id that Linux has
-/// (PID_MAX_LIMIT, 64 bits). Larger numbers were written by a hostile process.
+/// Most processes that a session can have had: the number of Linux process ids (PID_MAX_LIMIT, 64
+/// bits). Only a hostile process writes a larger number.
 const PROCESSES_BELIEVED: u64 = 1 << 22;
 
-/// Share of the lost bytes that is added to the estimate, so that the next time as much suffices.
+/// Divisor of the lost bytes for the margin of the estimate, so that the estimate suffices next
+/// time.
 const MARGIN_PART: u64 = 8;
 
-/// Numbers so far.
+/// Counts of a recording up to now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Events recorded: in the trace, or still in the buffers.
@@ -35,12 +36,12 @@ pub struct Totals {
     pub lost: u64,
     /// Bytes of the trace.
     pub bytes: u64,
-    /// Processes that took part.
+    /// Processes that took part in the session.
     pub processes: u64,
 }
 
 impl Recording {
-    /// Returns the numbers so far.
+    /// Returns the counts up to now.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals {
             events: self.ended.recorded,
@@ -71,7 +72,7 @@ impl Recording {
         (0..EVENTS_MAX).filter(has_id).filter_map(|event| event_name(window, event)).collect()
     }
 
-    /// Returns the results of the session: of its channels, and of those that it had.
+    /// Returns the results of the session's present and ended channels.
     pub(crate) fn summary(&self) -> Summary {
         let mut summary = self.ended.clone();
         for channel in &self.channels {
@@ -86,13 +87,13 @@ impl Channel {
     /// Returns the results of the channel.
     pub(crate) fn summary(&self, handle: &WindowHandle) -> Summary {
         let (session, window) = (self.session(), handle.window());
-        // Any process that can open the window may write there.
+        // Any process that can open the window may write this counter.
         let most = PROCESSES_BELIEVED;
         let processes = u64::from(session.processes.load(Ordering::Relaxed)).min(most);
         let departed = u64::from(session.departed.load(Ordering::Relaxed));
         let mut summary = Summary {
             processes,
-            // A process that became another user has taken part before.
+            // A process that changed its user took part before.
             departed: departed.min(processes),
             cut: session.records_cut.load(Ordering::Relaxed),
             cut_last: event_name(window, session.cut_event.load(Ordering::Relaxed) as usize),
@@ -124,8 +125,8 @@ impl Channel {
         }
     }
 
-    /// Returns the SIZE of `--buffer-size` that would have held the records that its regions lost
-    /// for lack of space. `None` if it is not known, or not possible.
+    /// Returns the SIZE of `--buffer-size` that would have held all records that the channel lost
+    /// for lack of space. `None` if the size is unknown or impossible.
     fn enough_bytes(&self, handle: &WindowHandle) -> Option<u64> {
         let of_size = self.layout.geometry.sub_shift();
         let mut most = None;
@@ -133,7 +134,7 @@ impl Channel {
             let part = of_size.saturating_sub(work.region.0.geometry.sub_shift());
             most = most.max(Some(work.needed_bytes()?.checked_mul(1 << part)?));
         }
-        // Lost records may be larger than those that were written.
+        // Lost records may be larger than the written records.
         let needed = most?.saturating_add(most? / MARGIN_PART);
         let bytes = needed.checked_next_power_of_two()?;
         let options = BufferOptions { size_bytes: Some(bytes), ..BufferOptions::default() };
@@ -143,8 +144,8 @@ impl Channel {
         (options.plan().is_ok() && can_be_had).then_some(bytes)
     }
 
-    /// Returns the SIZE of `--buffer-size` with sub-buffers that can hold a record of so many
-    /// bytes, for the present number of them, or the default one.
+    /// Returns the SIZE of `--buffer-size` whose sub-buffers can hold a record of `record_bytes`,
+    /// with the present and with the default number of sub-buffers.
     fn holding_bytes(&self, record_bytes: u64) -> Option<u64> {
         let sub_count = self.layout.geometry.sub_count();
         let holds = |size_bytes: u64, sub_buffers| {
@@ -160,7 +161,7 @@ impl Channel {
         sizes.find(|&bytes| holds(bytes, None) && holds(bytes, Some(sub_count)))
     }
 
-    /// Discards the counts of recorded, lost and cut events so far, after writers were excluded.
+    /// Resets the counts of recorded, lost and cut events, after writers were excluded.
     pub(crate) fn forget(&mut self, window: &Window) {
         self.regions.iter_mut().for_each(RegionDrain::discard_recorded);
         self.layout.forget_discards(window);
@@ -181,7 +182,7 @@ impl Channel {
 }
 
 impl RegionDrain {
-    /// Adds its numbers.
+    /// Adds the region's counts to `summary`.
     pub(crate) fn add_to(&self, summary: &mut Summary) {
         summary.recorded = summary.recorded.saturating_add(self.written);
         summary.lost = summary.lost.saturating_add(self.discarded());
@@ -195,7 +196,7 @@ impl RegionDrain {
 }
 
 impl Summary {
-    /// Resets the counts, as for a session that is cleared; participants stay counted.
+    /// Resets the counts of a session that is cleared; keeps the counts of processes.
     pub(crate) fn forget_counts(&mut self) {
         *self = Self { processes: self.processes, departed: self.departed, ..Self::default() };
     }
@@ -214,7 +215,7 @@ impl Summary {
         ] {
             *sum = sum.saturating_add(more);
         }
-        // The same processes take part in several channels.
+        // The same processes usually take part in several channels.
         self.processes = self.processes.max(other.processes);
         self.departed = self.departed.max(other.departed);
         for part in other.shortfalls {

@@ -1,9 +1,9 @@
-//! Recorders that were killed a moment ago, and have not ended yet.
+//! Recorders that were killed a moment ago and have not exited yet.
 //!
-//! After SIGKILL, `trackway recover` may find the recorder alive: its locks are held, and its
-//! process exists, until the kernel has released its memory. The kernel shows that it is about to
-//! end: the signal is pending (proc(5): SigPnd, ShdPnd), or it is ending already. So recovery waits
-//! for it, as long as that usually takes.
+//! After SIGKILL, `trackway recover` may find the recorder alive. Until the kernel has released its
+//! memory, its process exists and holds its locks. The kernel shows that a process is about to
+//! exit: the signal is pending (proc(5): SigPnd, ShdPnd), or the process is exiting. So recovery
+//! waits for such a recorder, within the time that the exit usually takes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,37 +13,37 @@ use trackway_sys::wait;
 
 use crate::window::processes::read_proc;
 
-/// For how long those that are about to end are waited for, all together.
+/// Longest total wait for all processes that are about to exit.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// SIGKILL, as a bit of a set of signals.
+/// Bit of SIGKILL in a signal mask.
 const SIGKILL_BIT: u64 = 1 << (libc::SIGKILL - 1);
 /// PF_EXITING (include/linux/sched.h).
 const EXITING_FLAG: u64 = 4;
 
-/// Waits until those of these processes that are about to end have ended.
+/// Waits until those of the processes that are about to exit have exited.
 pub(crate) fn wait_for_dying(pids: impl Iterator<Item = u32>) {
     let until = Instant::now() + WAIT_MAX;
     for pid in pids.collect::<BTreeSet<u32>>() {
-        // First its descriptor: the number may be another process's by then, which is not about to
-        // end.
+        // Open the descriptor first: the id may then belong to another process, which is not about
+        // to exit.
         let Ok(process) = wait::open_process_fd(pid) else { continue };
         let left = until.saturating_duration_since(Instant::now());
         if is_dying(pid) && !left.is_zero() {
-            // A process that does not end is found alive, as before.
+            // A process that does not exit in time is found alive, like without a wait.
             let _ = wait::wait_readable([Some(&process), None], left.as_nanos() as u64);
         }
     }
 }
 
-/// Returns the processes that hold locks (flock(2)) of files with these numbers.
+/// Returns the processes that hold flock(2) locks on files with these inode numbers.
 pub(crate) fn lock_holders(inodes: &BTreeSet<u64>) -> Vec<u32> {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     parse_lock_holders(&locks, inodes)
 }
 
-/// Parses the lines of /proc/locks: `1: FLOCK  ADVISORY  WRITE 77 00:1b:4711 0 EOF`. (A file of
-/// this number may be on another file system: then recovery waits for another process that is about
-/// to end.)
+/// Parses the lines of /proc/locks: `1: FLOCK  ADVISORY  WRITE 77 00:1b:4711 0 EOF`. (A file with
+/// the same inode number may be on another file system: then recovery also waits for another
+/// process that is about to exit.)
 fn parse_lock_holders(locks: &str, inodes: &BTreeSet<u64>) -> Vec<u32> {
     let holder = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -54,7 +54,7 @@ fn parse_lock_holders(locks: &str, inodes: &BTreeSet<u64>) -> Vec<u32> {
     locks.lines().filter_map(holder).collect()
 }
 
-/// Returns true if a process is about to end: killed, or ending already.
+/// Returns true if a process is about to exit: killed, or already exiting.
 fn is_dying(pid: u32) -> bool {
     let read = |name: &str| read_proc(&format!("/proc/{pid}/{name}")).unwrap_or_default();
     has_pending_sigkill(&read("status")) || is_exiting(&read("stat"))
@@ -68,7 +68,8 @@ fn has_pending_sigkill(status: &str) -> bool {
     })
 }
 
-/// Returns true for its state and its flags: the first and the seventh field after the name.
+/// Returns true if the state or the flags in /proc/PID/stat (fields 1 and 7 after the name) report
+/// that the process is exiting.
 fn is_exiting(stat: &str) -> bool {
     let Some((_, rest)) = stat.rsplit_once(')') else { return false };
     let mut fields = rest.split_whitespace();

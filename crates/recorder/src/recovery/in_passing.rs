@@ -3,8 +3,8 @@
 use crate::notices::Notices;
 use crate::recovery::recover_in_passing;
 
-/// Completes the traces that can be completed where they were recorded, with notices, and reports
-/// the number of others in one line.
+/// Completes and reports the traces that can be completed in place; reports the number of other
+/// traces in one line.
 pub(crate) fn recover_others(notices: &Notices) {
     match recover_in_passing(notices) {
         Ok(recovered) => {

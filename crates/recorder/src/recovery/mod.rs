@@ -1,4 +1,4 @@
-//! Recovery of dead recorders' sessions: their traces completed, their slots freed.
+//! Recovery of dead recorders' sessions: completes their traces and frees their slots.
 
 pub(crate) mod dying_recorders;
 pub(crate) mod in_passing;
@@ -38,51 +38,51 @@ use crate::window::handle::WindowHandle;
 use crate::window::shared_text::{self, uuid_of};
 use crate::window::slot::Slot;
 
-/// A session that was recovered.
+/// A session that was recovered, or whose recovery failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct RecoveredSession {
-    /// Folder of the recovered trace: the recorded place, or the one that the user gave.
+    /// Folder of the recovered trace: the recorded path, or the path that the user gave.
     pub folder: PathBuf,
-    /// Outcome for its records that were in memory.
+    /// Outcome for the session's records that were in memory.
     pub end: RecoveryEnd,
-    /// Results; events from before the recorder's death are not counted.
+    /// Counts of the recovered trace; events from before the recorder's death are not counted.
     pub result: Result<Summary, RecordError>,
 }
 
-/// The result of [`recover`].
+/// Result of [`recover`].
 #[derive(Debug)]
 pub struct Recovery {
-    /// The sessions that had records in memory.
+    /// Sessions that had records in memory.
     pub sessions: Vec<RecoveredSession>,
-    /// True if another trace was completed, or could not be: one without records in memory.
+    /// True if a trace without records in memory was completed, or could not be completed.
     pub has_completed_other: bool,
 }
 
 impl Recovery {
-    /// Returns true if there was nothing to do.
+    /// Returns true if there was nothing to recover.
     pub const fn is_nothing(&self) -> bool {
         self.sessions.is_empty() && !self.has_completed_other
     }
 }
 
-/// The outcome for records that a dead recorder left in memory.
+/// Outcome for records that a dead recorder left in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecoveryEnd {
-    /// They are in the trace; or are in memory still, where recovering failed.
+    /// The records are in the trace, or still in memory if recovery failed.
     InPlace,
-    /// They are in a trace of their own, in this folder: the other was removed, or cannot be
+    /// The records are in a new trace in this folder: the original trace was removed, or cannot be
     /// written.
     NewTrace(PathBuf),
-    /// They were given up.
+    /// The records were discarded.
     Discarded,
 }
 
-/// Completes the traces of recorders that are dead and frees their slots: all of this user's, or
-/// only the one in `only`, wherever it was when it was recorded.
+/// Completes the traces of dead recorders and frees their slots: all traces of this user, or only
+/// the trace in `only`, even if it was moved since it was recorded.
 ///
-/// If no event of the trace in `only` is in memory any more, it is marked as complete: it has all
-/// that was written.
+/// If no event of the trace in `only` is in memory any more, marks it as complete: it has all
+/// events that were written.
 pub fn recover(
     notices: &Notices,
     only: Option<&Path>,
@@ -97,7 +97,7 @@ pub fn recover(
     )
 }
 
-/// Recovers as [`recover`] does, in the window in `folder`, with new traces beside those that
+/// Recovers like [`recover`], in the window in `folder`; creates new traces beside those that
 /// cannot be completed.
 pub fn recover_in(
     folder: &Path,
@@ -107,7 +107,7 @@ pub fn recover_in(
     recover_in_as(folder, notices, only, Stranded::NewTrace)
 }
 
-/// Recovers as [`recover`] does, in the window in `folder`.
+/// Recovers like [`recover`], in the window in `folder`.
 pub fn recover_in_as(
     folder: &Path,
     notices: &Notices,
@@ -117,12 +117,12 @@ pub fn recover_in_as(
     recover_as(folder, None, notices, only, stranded).map(|recovery| recovery.sessions)
 }
 
-/// Recovers as [`recover`] does, for a command with another purpose: discards nothing.
+/// Recovers like [`recover`], for a command with another purpose: discards nothing.
 pub(crate) fn recover_in_passing(notices: &Notices) -> Result<Vec<RecoveredSession>, RecordError> {
     recover(notices, None, Stranded::Keep).map(|recovery| recovery.sessions)
 }
 
-/// Recovers the windows in `folder`; `run`: the run folder with the origin files of sessions in
+/// Recovers the windows in `folder`; `run` is the run folder with the origin files of sessions in
 /// other users' windows.
 fn recover_as(
     folder: &Path,
@@ -150,7 +150,7 @@ fn recover_as(
             }
         }
     }
-    // Kernel events are in no window.
+    // Complete the kernel events separately: they are in no window.
     recovered
         .iter()
         .for_each(|one| _ = kernel::recover::complete_kernel_part(&one.folder, notices));
@@ -162,26 +162,26 @@ fn recover_as(
         (None, Some(run)) => run.complete_kernel_parts(notices),
         (None, None) => false,
     };
-    // Names that stay are harmless.
+    // Names that cannot be removed are harmless.
     let _ = run.map(|run| run.remove_recovered_names(folder));
     Ok(Recovery { sessions: recovered, has_completed_other })
 }
 
-/// The state of a session in its user's window.
+/// State of a session in its user's window.
 enum WindowContents {
-    /// Nothing.
+    /// The window has nothing of the session.
     Nothing,
-    /// It is in memory; if its recorder was dead, this is the outcome.
+    /// Records are in memory; if the recorder was dead, the outcome of their recovery.
     InMemory(Option<RecoveredSession>),
 }
 
-/// The options of a recovery.
+/// Options of a recovery.
 struct Recoverer<'a> {
-    /// The folder of the windows.
+    /// Folder of the windows.
     folder: &'a Path,
     notices: &'a Notices,
     stranded: Stranded,
-    /// True if traces may be made in the current folder: for requests at a command line.
+    /// True if the current folder may get new traces: for requests at a command line.
     may_be_here: bool,
 }
 
@@ -193,8 +193,8 @@ impl Recoverer<'_> {
         }
     }
 
-    /// Waits for recorders that were killed, and have not ended yet: those of the user's own
-    /// window, and those that hold the locks of sessions.
+    /// Waits for killed recorders that have not exited yet: those of the user's own window, and
+    /// those that hold the locks of sessions.
     fn wait_for_dying_recorders(&self, run: Option<&RunFolder>) -> Result<(), RecordError> {
         let mut pids = Vec::new();
         if let Some(handle) = self.open(crate::common::user::effective_uid())? {
@@ -210,8 +210,8 @@ impl Recoverer<'_> {
         Ok(())
     }
 
-    /// Recovers sessions in the user's own window, except those over several users. Adds the
-    /// identities that were found to `in_memory`.
+    /// Recovers sessions in the user's own window, except sessions over several users. Adds the
+    /// identities of all found sessions to `in_memory`.
     fn recover_own_window(
         &self,
         only: Option<&RequestedTrace>,
@@ -230,7 +230,7 @@ impl Recoverer<'_> {
                 continue;
             }
             if place.as_os_str().is_empty() && state != state::BUILDING {
-                // The window does not have the place of its trace.
+                // The window lacks the path of the session's trace.
                 elsewhere += u32::from(
                     session.uid.load(Ordering::Relaxed) != crate::common::user::effective_uid(),
                 );
@@ -256,7 +256,7 @@ impl Recoverer<'_> {
             ));
         }
         while let Some((folder, channel)) = left.pop() {
-            // The channels of one session, in the order of their slots.
+            // Group the channels of one session, in the order of their slots.
             let uuid = uuid_of(channel.slot.session());
             let is_other =
                 |(_, other): &(_, AbandonedChannel)| uuid_of(other.slot.session()) != uuid;
@@ -265,20 +265,20 @@ impl Recoverer<'_> {
             channels.push((folder, channel));
             let root = channels[0].0.clone();
             let channels = channels.into_iter().map(|(_, channel)| channel).collect();
-            // An open file of its own, because it is kept with the session's origin.
+            // Open the window separately, since the handle is kept with the session's origin.
             let Some(handle) = self.open(crate::common::user::effective_uid())? else {
                 return Ok(recovered);
             };
             let origin = Origin { uuid, folder: WindowFolder::own(), root };
             recovered.extend(self.recover_session(handle, channels, &origin));
         }
-        // The slots that were taken over showed its memory.
+        // Close only now: the slots that were taken over used the handle's memory.
         handle.close();
         Ok(recovered)
     }
 
-    /// Returns the windows of sessions over several users whose recorders are dead: all, or those
-    /// of the trace that the user named.
+    /// Returns the windows of dead sessions over several users: all windows, or only those of the
+    /// trace that the user named.
     fn find_session_parts(
         &self,
         run: Option<&RunFolder>,
@@ -305,13 +305,13 @@ impl Recoverer<'_> {
         Ok(parts)
     }
 
-    /// Recovers one part, if something of it is in its user's window.
+    /// Recovers one session's part in a window, if the window has records of the session.
     fn recover_part(&self, part: OriginSource) -> Result<WindowContents, (PathBuf, RecordError)> {
         let origin = part.origin().clone();
         let fail = |error| (origin.root.clone(), error);
         let handle = match self.open(origin.folder.uid) {
             Ok(Some(handle)) => handle,
-            // Its memory went with it.
+            // The records were lost with the window.
             Ok(None)
             | Err(RecordError::Window(
                 _,
@@ -326,7 +326,7 @@ impl Recoverer<'_> {
         for index in 0..SESSIONS_MAX {
             let session = handle.window().session(index);
             let is_free = session.state.load(Ordering::Relaxed) == state::FREE;
-            // Those with a path are of a session of the window's user alone.
+            // Slots with a path belong to a session of the window's user only.
             if is_free
                 || uuid_of(session) != origin.uuid
                 || !shared_text::trace_path_of(session).as_os_str().is_empty()
@@ -339,7 +339,7 @@ impl Recoverer<'_> {
             else {
                 continue;
             };
-            // Each writes to files of its own; a slot with the same class was overwritten.
+            // Each channel writes its own files; a slot with an equal class was overwritten.
             match left.iter().any(|other| other.names.class == channel.names.class) {
                 true => channel.slot.abandon(),
                 false => left.push(channel),
@@ -360,8 +360,8 @@ impl Recoverer<'_> {
     }
 }
 
-/// Keeps recorders and other recoveries away from the trace in `folder`, and shows readers that it
-/// is being written, until it is dropped.
+/// Locks the trace in `folder` against recorders and other recoveries, and signals readers that it
+/// is being written, until the lock is dropped.
 fn lock_trace(folder: &Path) -> Result<File, RecordError> {
     match prepare::lock_folder(folder) {
         Ok(Some(lock)) => Ok(lock),
@@ -378,8 +378,8 @@ impl RecoveredSession {
 }
 
 impl Recoverer<'_> {
-    /// Completes the trace of a session with these channels, or treats their records as configured
-    /// if that is not possible. `None`: no record was left.
+    /// Completes the trace of a session with these channels. If that fails, treats the records as
+    /// `stranded` specifies. Returns `None` if no record was left.
     fn recover_session(
         &self,
         handle: WindowHandle,
@@ -393,7 +393,7 @@ impl Recoverer<'_> {
         });
         match opened {
             Ok((_lock, trace)) => Some(self.complete_in_place(handle, channels, trace, origin)),
-            // Its own recorder ends, or another process is recovering it.
+            // The trace's own recorder is ending, or another process is recovering the trace.
             Err(RecordError::TraceBusy(_)) if is_at_recorded_path(origin) => Some(keep_in_memory(
                 &channels,
                 folder.clone(),
@@ -422,7 +422,7 @@ impl Recoverer<'_> {
         }
     }
 
-    /// Completes a trace that is where it was.
+    /// Completes a trace in place.
     fn complete_in_place(
         &self,
         handle: WindowHandle,
@@ -473,7 +473,7 @@ impl Recoverer<'_> {
             ));
         }
         match result {
-            // In a window that was lost, nothing was discarded.
+            // In a lost window, nothing was discarded.
             Err(error)
                 if self.stranded == Stranded::Discard && !matches!(error, RecordError::Lost(_)) =>
             {
@@ -483,8 +483,8 @@ impl Recoverer<'_> {
         }
     }
 
-    /// Writes records in memory into a trace of its own, or nothing: as long as that is not
-    /// complete, all stay in memory, and if it cannot be completed it is removed.
+    /// Writes records in memory into a new trace. All records stay in memory until the new trace is
+    /// complete; if it cannot be completed, it is removed.
     fn write_recovered_trace(
         &self,
         handle: WindowHandle,
@@ -516,8 +516,8 @@ impl Recoverer<'_> {
         }
     }
 
-    /// Reports a trace that could not be completed, and marks it: the records in memory were
-    /// `discarded`, and it has all that was written.
+    /// Reports a trace that could not be completed, and marks it as complete if its records in
+    /// memory were `discarded`: it has all events that were written.
     fn report_incomplete(
         &self,
         folder: PathBuf,
@@ -527,7 +527,7 @@ impl Recoverer<'_> {
     ) -> RecoveredSession {
         self.notices.report(format_args!("{} cannot be completed: {error}", folder.display()));
         if discarded.is_ok() {
-            // Without a mark, readers report the trace as incomplete, which it is.
+            // On failure there is no mark, and readers correctly report the trace as incomplete.
             let _ = channel.current_path().and_then(|now| {
                 completion::mark_complete(&now.join(FACTS_FOLDER), CompletedBy::Assumption)
             });
@@ -537,7 +537,7 @@ impl Recoverer<'_> {
     }
 }
 
-/// Puts channels of dead recorders together.
+/// Assembles channels from the slots of dead recorders.
 fn assemble_channels(handle: &WindowHandle, channels: Vec<AbandonedChannel>) -> Vec<Channel> {
     let one = |left: AbandonedChannel| {
         Channel::assemble(handle, left.slot, left.layout, left.names, false)
@@ -545,12 +545,12 @@ fn assemble_channels(handle: &WindowHandle, channels: Vec<AbandonedChannel>) -> 
     channels.into_iter().map(one).collect()
 }
 
-/// Returns true if the trace is where it was recorded.
+/// Returns true if the trace is at its recorded path.
 fn is_at_recorded_path(origin: &Origin) -> bool {
     Metadata::uuid_in(&origin.folder.in_trace(&origin.root)) == Some(origin.uuid)
 }
 
-/// Leaves records in memory.
+/// Keeps records in memory.
 fn keep_in_memory(
     channels: &[AbandonedChannel],
     folder: PathBuf,
@@ -560,7 +560,7 @@ fn keep_in_memory(
     RecoveredSession::failed(folder, error)
 }
 
-/// Gives records up.
+/// Discards records in memory.
 fn discard_records(
     handle: WindowHandle,
     channels: &[AbandonedChannel],

@@ -1,17 +1,17 @@
-//! The place of a dead recorder's session over several users, for one window.
+//! Sources for the location of a dead recorder's trace, for one window.
 
 use crate::control::origin_file::{Origin, OriginFile};
 
-/// The place of a dead recorder's session over several users, for one window.
+/// Source of one window's origin, in a dead recorder's session over several users.
 pub(super) enum OriginSource {
-    /// The file that its recorder wrote.
+    /// Origin file that the recorder wrote.
     File(OriginFile),
-    /// The trace that the user named.
+    /// Origin from the trace that the user named.
     RequestedTrace(Origin),
 }
 
 impl OriginSource {
-    /// Returns the origin.
+    /// Returns the origin from either source.
     pub(super) fn origin(&self) -> &Origin {
         match self {
             Self::File(kept) => &kept.origin,
@@ -19,7 +19,7 @@ impl OriginSource {
         }
     }
 
-    /// Removes the file, after the recovery.
+    /// Removes the origin file, if there is one, after the recovery.
     pub(super) fn forget(self) {
         if let Self::File(kept) = self {
             kept.remove();

@@ -1,4 +1,4 @@
-//! A trace beside another, for the records in memory of one that was removed, or cannot be written.
+//! New traces beside original ones, for records in memory whose trace was removed or is unwritable.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -12,21 +12,21 @@ use crate::recording::channel::{self, Channel};
 use crate::trace::layout::{Trace, TraceProperties};
 use crate::trace::prepare::{self, PreparedFolder};
 
-/// Most names that are tried.
+/// Most names that are tried for a new trace.
 const NAMES_MAX: u32 = 1000;
 
-/// A trace that was made, and where.
+/// A new trace and its folder.
 pub(crate) struct RecoveredTrace {
     pub(crate) prepared_folder: PreparedFolder,
     pub(crate) trace: Trace,
 }
 
-/// Makes an empty trace of these channels beside their own: `DIR.recovered`, or `DIR.recovered-2`,
-/// …; in the current folder, if DIR's parent was removed and it `may_be_here`.
+/// Creates an empty trace of these channels beside the original `DIR`: `DIR.recovered`, or
+/// `DIR.recovered-2`, …. With `may_be_here`, uses the current folder if DIR's parent was removed.
 ///
 /// # Errors
 ///
-/// If it cannot be made.
+/// If the trace cannot be created.
 pub(crate) fn create_beside_original(
     origin: &Origin,
     channels: &[Channel],
@@ -49,22 +49,22 @@ pub(crate) fn create_beside_original(
     }
 }
 
-/// Removes a trace that could not be written: all of its records are in memory still.
+/// Removes a new trace that could not be written: all its records are still in memory.
 ///
 /// # Errors
 ///
-/// If something is left of its folder.
+/// If some of its files or its folder remain.
 pub(crate) fn remove_unwritten_trace(prepared_folder: &PreparedFolder) -> io::Result<()> {
     let place = prepared_folder.trace_folder();
-    // If it has not been begun, there is none.
+    // If writing has not begun, there is no such folder.
     let _ = place.remove_below(&["ust"]);
     place.remove_if_empty()
 }
 
-/// Makes the folder, under a name that is free.
+/// Creates the folder, with a name that is free.
 fn create_free_folder(root: &Path, may_be_here: bool) -> Result<PathBuf, RecordError> {
     if !root.is_absolute() {
-        // Recorders write absolute paths: a process overwrote this one.
+        // Recorders write absolute paths: a process has overwritten this path.
         return Err(RecordError::io("use", root)(ErrorKind::InvalidInput.into()));
     }
     let is_there = root.parent().is_some_and(Path::is_dir);

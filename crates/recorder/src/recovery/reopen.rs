@@ -1,4 +1,4 @@
-//! Reopening the streams of a dead recorder.
+//! Reopening of the streams of a dead recorder.
 
 use std::io::ErrorKind;
 
@@ -7,14 +7,14 @@ use crate::recording::Recording;
 use crate::trace::stream::is_progress_in;
 
 impl Recording {
-    /// Reopens the streams at the dead recorder's progress in the window.
+    /// Reopens the streams at the progress that the dead recorder left in the window.
     pub(super) fn reopen_streams(&mut self) -> Result<(), RecordError> {
         let channel = &self.trace.channel;
         let folder = channel.current_path().map_err(RecordError::io("open", channel.path()))?;
         let is_of_another = self.handle.uid() != crate::common::user::effective_uid();
         for work in self.channels.iter_mut().flat_map(|channel| &mut channel.regions) {
             let drained = work.region.0.control.drained();
-            // That user must not undo what is written already.
+            // The window's user must not be able to undo what is already written.
             if is_of_another && !is_progress_in(&folder, &work.name(), &drained) {
                 work.drained = drained;
                 work.given_up = true;
@@ -23,7 +23,7 @@ impl Recording {
             }
             match work.reopen_stream(&self.trace) {
                 Ok(()) => {}
-                // A process removed or cut the file, or overwrote the progress.
+                // A process removed or truncated the file, or overwrote the progress.
                 Err(error)
                     if matches!(
                         error.kind(),

@@ -1,4 +1,4 @@
-//! The trace that a user named to be recovered, wherever it was when it was recorded.
+//! Trace that a user named for recovery, even if it was moved since it was recorded.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,13 +16,13 @@ use crate::trace::layout::{self, CALIBRATIONS_FILE, FACTS_FOLDER, WindowFolder, 
 use crate::trace::metadata::Metadata;
 use crate::window::shared_text::{self, uuid_of};
 
-/// The trace that a user named.
+/// Trace that a user named.
 pub(super) struct RequestedTrace {
-    /// Absolute.
+    /// Absolute path of the trace.
     pub(super) path: PathBuf,
-    /// Its identity, if it can be read: of its part that is the calling user's window's.
+    /// Identity of the trace's part for the calling user's own window, if it can be read.
     pub(super) uuid: Option<[u8; 16]>,
-    /// Its window folders with their identities, as far as the calling user may write them.
+    /// Window folders in the trace with their identities, if the calling user may write them.
     pub(super) parts: Vec<(WindowFolder, [u8; 16])>,
 }
 
@@ -30,7 +30,7 @@ impl RequestedTrace {
     pub(super) fn new(path: &Path) -> Self {
         let uuid = Metadata::uuid_in(&streams_folder(path, crate::common::user::effective_uid()));
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        // Without a slash at the end, as `prepare::prepare_trace_folder` makes it.
+        // Remove a slash at the end, like `prepare::prepare_trace_folder` does.
         let path: PathBuf = absolute.components().collect();
         let part = |channel: PathBuf| {
             let is_ours = fs::metadata(&channel)
@@ -42,17 +42,17 @@ impl RequestedTrace {
         Self { path, uuid, parts }
     }
 
-    /// Returns the window folder in it that has this identity.
+    /// Returns the window folder in the trace that has this identity.
     pub(super) fn folder_of(&self, uuid: &[u8; 16]) -> Option<WindowFolder> {
         self.parts.iter().find(|(_, part)| part == uuid).map(|(folder, _)| *folder)
     }
 
-    /// Returns true if it is the trace of `session`, wherever it has been moved. Another trace may
-    /// be at its former path by now, so paths count only if its identity cannot be read.
+    /// Returns true if this is the trace of `session`, even if it was moved. Another trace may have
+    /// its former path by now, so paths count only if the identity cannot be read.
     ///
     /// # Errors
     ///
-    /// If it is a copy: the streams of a copy may end before those that the session goes on from,
+    /// If this is a copy: a copy's streams may end before the position where the session continues,
     /// and records in memory can be written only once.
     pub(super) fn is_of(&self, session: &Session) -> Result<bool, RecordError> {
         let place = shared_text::trace_path_of(session);
@@ -65,11 +65,11 @@ impl RequestedTrace {
         Ok(true)
     }
 
-    /// Checks that the trace with this identity is not at `place` any more.
+    /// Checks that no trace with this identity is at `place` any more.
     ///
     /// # Errors
     ///
-    /// If it is, and this one a copy.
+    /// If there is such a trace, so that the named trace is a copy.
     pub(super) fn check_no_copy(
         &self,
         place: &Path,
@@ -83,12 +83,12 @@ impl RequestedTrace {
         Ok(())
     }
 
-    /// Marks the window folders of the trace without records in memory, if it was recorded here, is
-    /// not complete, and is not being recorded: it will not grow. Returns true if any was marked.
+    /// Marks window folders without records in memory as complete, if they were recorded here, are
+    /// not marked, and are not being recorded. Returns true if any was marked.
     ///
     /// # Errors
     ///
-    /// If that cannot be known, as of a trace that is busy, cannot be opened or is not there.
+    /// If the state cannot be determined: the trace is busy, cannot be opened or does not exist.
     pub(super) fn mark_complete(
         &self,
         in_memory: &[[u8; 16]],
@@ -117,7 +117,7 @@ impl RequestedTrace {
         let channel = of.in_trace(&self.path);
         let facts = channel.join(FACTS_FOLDER);
         if let Err(error) = fs::metadata(facts.join(CALIBRATIONS_FILE)) {
-            // Other tracers' traces, and those made of others, have nothing to recover.
+            // Traces of other tracers, and traces made from other traces, have nothing to recover.
             let is_other = error.kind() == ErrorKind::NotFound && !is_gone(&self.path);
             let fail = || RecordError::io("open", &self.path);
             return if is_other { Ok(false) } else { Err(fail()(error)) };
@@ -126,17 +126,17 @@ impl RequestedTrace {
             return Ok(false);
         }
         if !is_known {
-            // So the records in memory that belong to it are not known.
+            // Without the identity, the trace's records in memory are unknown.
             let error = std::io::Error::new(ErrorKind::InvalidData, "it makes no sense");
             return Err(RecordError::Io("read", channel.join("metadata"), error.into()));
         }
         let lock = lock_trace(&self.path)?;
-        // Another folder may be at its path from here on.
+        // From here on the path may lead to another folder.
         let fail = || RecordError::io("write", &facts);
         let open = TraceFolder::of(lock, &self.path).open_below(&of.names()).map_err(fail())?;
         let now = open.current_path().map_err(fail())?.join(FACTS_FOLDER);
         if completion::is_marked(&now) {
-            // Its recorder has just completed it.
+            // The trace's recorder has just completed it.
             return Ok(false);
         }
         completion::mark_complete(&now, CompletedBy::Assumption).map_err(fail())?;

@@ -1,4 +1,4 @@
-//! Recovery of traces that are in place, moved, removed, or another's.
+//! Tests of the recovery of traces that are in place, moved, removed, or replaced.
 
 use trackway_ring::Drained;
 use trackway_session::{BufferOptions, Tracefiles};
@@ -15,7 +15,7 @@ fn open_window(folder: &TemporaryFolder) -> WindowHandle {
     WindowHandle::open_in(folder.path(), true).expect("a window")
 }
 
-/// Makes a recording to `trace` in `folder`, whose window is there too.
+/// Begins a recording to `trace` in `folder`; the window is in `folder`, too.
 fn begin_recording(folder: &TemporaryFolder, uuid: u8) -> Recording {
     let buffers =
         BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
@@ -42,7 +42,7 @@ fn abandon_recording(recording: &Recording) {
     recording.channels.iter().for_each(|channel| channel.slot.abandon());
 }
 
-/// Reads the mark of the trace `name`.
+/// Reads the completion mark of the trace `name`.
 fn read_completion_mark(folder: &TemporaryFolder, name: &str) -> Option<String> {
     let channel = streams_folder(&folder.join(name), crate::common::user::effective_uid());
     fs::read_to_string(channel.join(FACTS_FOLDER).join("complete")).ok()
@@ -63,7 +63,7 @@ fn what_was_recorded_is_written_only_into_its_own_trace() {
     let recovered = recover_in_as(folder.path(), &notices, None, Stranded::Keep).expect("a window");
     assert!(matches!(recovered[0].result, Err(RecordError::OtherTrace(_))));
     let recover_in = |name| recover_in(folder.path(), &notices, Some(&folder.join(name)));
-    // The one that is there now is another, of which nothing is in memory.
+    // The trace that is now at the path is another one, of which nothing is in memory.
     assert!(recover_in("trace").expect("a window").is_empty());
     assert_eq!(read_completion_mark(&folder, "trace").as_ref(), Some(&theirs));
     assert_eq!(read_completion_mark(&folder, "moved"), None);
@@ -90,7 +90,7 @@ fn a_trace_that_was_removed_is_not_written_into_the_next_one() {
     assert_eq!(session, state::FREE, "nobody can use what it holds");
     second.finish(&|| false).expect("a trace");
     assert!(read_completion_mark(&folder, "trace").is_some_and(|mark| mark.contains("by=record")));
-    // A new recording is not complete, whatever was there.
+    // A new recording is not complete, even if the trace before it was.
     let third = begin_recording(&folder, 3);
     assert_eq!(read_completion_mark(&folder, "trace"), None);
     third.finish(&|| false).expect("a trace");
@@ -108,7 +108,7 @@ fn progress_is_what_the_index_has_or_a_packet_less() {
     let bounds = Tracefiles::default();
     let mut stream = Stream::create(&place, "channel0_0", bounds, id, 5).expect("a stream");
     let mut lengths = vec![0, stream.bytes()];
-    // Its first packet, which may not have been published yet.
+    // The first packet may not have been published yet.
     assert!(is_there(progress(0, 0)) && is_there(progress(stream.bytes(), 1)));
     for _ in 0..3 {
         let packet = Packet { begin_ts: 5, end_ts: 5, discarded: 0, missing: 0, events: 0 };
@@ -122,7 +122,7 @@ fn progress_is_what_the_index_has_or_a_packet_less() {
     assert!(!is_there(progress(lengths[4] - 8, 4)) && !is_there(progress(lengths[4], 5)));
     assert!(!is_there(progress(lengths[3], 4)) && !is_there(progress(lengths[4], 3)));
     assert!(!is_there(progress(u64::MAX, u64::MAX)));
-    // In several files: the last one.
+    // With several trace files, only the last one counts.
     assert!(!is_there(Drained { file: 1, ..progress(lengths[4], 4) }));
     for file in ["", "index/"] {
         let end = if file.is_empty() { "" } else { ".idx" };
@@ -144,11 +144,11 @@ fn a_slot_that_was_being_built_leaves_nothing_of_its_earlier_life_to_recover() {
     let complete = read_completion_mark(&folder, "trace");
     let handle = open_window(&folder);
     let session = handle.window().session(index);
-    // It has been free for long.
+    // The slot's lease expired long ago.
     session.lease_until_ns.store(0, Ordering::Relaxed);
     let taken = Slot::take(&handle).expect("a slot");
     assert_eq!(taken.index, index);
-    // Its recorder is killed, and so is its recovery, before it is free.
+    // The recorder is killed, and so is its recovery, before the slot is free.
     taken.abandon();
     let taken = Slot::take_over(&handle, index).expect("a window").expect("it is left");
     let others = File::open(&handle.path).expect("the window");
@@ -179,7 +179,7 @@ fn a_trace_is_locked_while_it_is_recovered() {
     let recovered = recover_it(None).expect("a window");
     assert!(matches!(recovered[0].result, Err(RecordError::TraceBusy(_))), "{recovered:?}");
     assert_eq!(read_completion_mark(&folder, "trace"), None);
-    // The process that holds the lock may be completing it: nothing is discarded.
+    // The process that holds the lock may be completing the trace: nothing is discarded.
     let notices = Notices::in_memory();
     let recovered =
         recover_in_as(folder.path(), &notices, None, Stranded::Discard).expect("a window");
@@ -189,7 +189,7 @@ fn a_trace_is_locked_while_it_is_recovered() {
     lock.unlock().expect("ours");
     assert!(recover_it(None).expect("a window")[0].result.is_ok());
 
-    // The same without records in memory.
+    // A busy trace without records in memory is refused, too.
     let facts = streams_folder(&folder.join("trace"), crate::common::user::effective_uid())
         .join(FACTS_FOLDER);
     completion::remove_mark(&facts).expect("a mark");
@@ -239,14 +239,14 @@ fn a_copy_is_not_taken_for_the_trace() {
     let refused = recover_in(&copy).expect_err("a copy");
     assert!(matches!(&refused, RecordError::Copy(.., original) if *original == trace));
     assert_eq!(read_completion_mark(&folder, "copy"), None);
-    // Its remains after the trace itself was removed count as well.
+    // After the trace itself was removed, the copy's remains are recovered as well.
     fs::rename(&trace, folder.join("elsewhere")).expect("a folder");
     assert!(recover_in(&copy).expect("a window")[0].result.is_ok());
     assert!(read_completion_mark(&folder, "copy").is_some());
 }
 
-/// Records of a removed trace stay in memory in passing, are written beside it on request, and are
-/// discarded on request.
+/// Tests records of a removed trace: they stay in memory in passing, go into a new trace beside it
+/// on request, and are discarded on request.
 #[test]
 fn records_of_a_trace_that_is_gone_go_beside_it_or_are_given_up() {
     let folder = new_shm_folder();
@@ -259,7 +259,7 @@ fn records_of_a_trace_that_is_gone_go_beside_it_or_are_given_up() {
     fs::rename(folder.join("disk"), folder.join("trace")).expect("a folder");
     assert!(recover(Stranded::Keep)[0].result.is_ok());
 
-    // Another one is in its place.
+    // Another folder is at the trace's path.
     for (number, name) in ["trace.recovered", "trace.recovered-2"].into_iter().enumerate() {
         leave_dead_recording(&folder, 8 + number as u8);
         fs::remove_dir_all(folder.join("trace")).expect("a folder");
@@ -291,8 +291,8 @@ fn records_of_a_trace_that_is_gone_go_beside_it_or_are_given_up() {
     assert!(notices.lines().is_empty(), "{:?}", notices.lines());
 }
 
-/// Records of a trace that is in place and cannot be completed stay in memory, and are discarded on
-/// request: whether its streams cannot be opened or its mark cannot be written.
+/// Tests a trace in place whose streams cannot be opened or whose mark cannot be written. Its
+/// records stay in memory, and are discarded on request.
 #[test]
 fn records_of_a_trace_that_cannot_be_completed_in_place_are_given_up() {
     for is_opened in [false, true] {
@@ -338,8 +338,8 @@ fn records_of_a_trace_that_cannot_be_completed_in_place_are_given_up() {
     }
 }
 
-/// A trace beside that cannot be written is removed, the next one has its name, and the progress in
-/// the window stays that of the trace itself.
+/// Tests that an unwritable new trace is removed and its name is used again. The progress in the
+/// window stays that of the original trace.
 #[test]
 fn a_trace_beside_that_cannot_be_written_is_removed() {
     let folder = new_shm_folder();
@@ -348,7 +348,7 @@ fn a_trace_beside_that_cannot_be_written_is_removed() {
     let control = work.region.0.control;
     let drained = Drained { file_bytes: 4096, packets: 1, ..Drained::default() };
     control.set_drained(drained);
-    // So that there is a stream.
+    // Count a loss, so that there is a stream.
     control.discarded.store(5, Ordering::Relaxed);
     abandon_recording(&recording);
     drop(recording);

@@ -1,5 +1,5 @@
-//! The recorder of a session without a command: it waits for requests, in the background or on a
-//! terminal.
+//! Recorder of a session without a command, in the background or on a terminal: it waits for
+//! requests.
 
 use std::path::Path;
 
@@ -36,39 +36,39 @@ use crate::trace::layout;
 use crate::trace::prepare::{self, ExistingTrace};
 use crate::window::settings::SessionSettings;
 
-/// The time between two checks of the table of processes while crashes are watched, in ns.
+/// Period between two checks of the process table while crashes are watched, in ns.
 const CRASH_PERIOD_NS: u64 = 10_000_000;
 
-/// The defaults of channels in the background: they start small, since they may be idle for long.
+/// Defaults of channels in the background. Channels start small, since they may be idle for long.
 const CHANNEL_DEFAULTS: ChannelDefaults =
     ChannelDefaults { starts_small: true, reserve: Reserve::Rseq };
 
-/// The outcome of starting a session.
+/// Outcome of starting a session.
 #[derive(Debug)]
 pub enum StartOutcome {
-    /// It records, or waits for a start; this is its status.
+    /// The session records, or waits for a start request; its status.
     Running(Box<Status>),
-    /// It cannot begin.
+    /// The session cannot begin.
     Refused(Refusal),
 }
 
-/// The destination of a recorder's notices, in addition to `session status`.
+/// Destination of a recorder's notices, in addition to `session status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoticeTarget {
-    /// The session's log: it is in the background.
+    /// The session's log, for a session in the background.
     Log,
     /// Standard error.
     Stderr,
-    /// Nowhere.
+    /// No destination: notices are only kept in memory.
     Memory,
 }
 
-/// Records a session in this process until a request, SIGTERM or SIGINT ends it. `begun` is called
-/// once, with the outcome of its start.
+/// Records a session in this process until a request, SIGTERM or SIGINT ends it. Calls `begun`
+/// once, with the outcome of the start.
 ///
 /// # Errors
 ///
-/// If it cannot begin, which `begun` receives, too.
+/// If the session cannot begin; `begun` receives that error, too.
 pub fn serve_session(
     spec: SessionSpec,
     target: NoticeTarget,
@@ -86,12 +86,12 @@ pub fn serve_session(
     }
 }
 
-/// Records kernel events, and user events of the user's programs, until SIGINT or SIGTERM, or until
-/// the recorded processes have ended: `trackway record --kernel` without a command.
+/// Records kernel events, and user events of this user's programs, for `trackway record --kernel`
+/// without a command. Ends at SIGINT or SIGTERM, or when the recorded processes have ended.
 ///
 /// # Errors
 ///
-/// If it cannot begin, or something else ends it.
+/// If the recording cannot begin, or an error ends it.
 pub(crate) fn record_kernel(
     mut spec: SessionSpec,
     options: &RunOptions,
@@ -134,7 +134,7 @@ pub(crate) fn record_kernel(
     let (mut driver, mut recorder) = BackgroundRecorder::new(spec, target)?;
     recorder.begun = Some(&mut begun);
     recorder.prepared = kernel;
-    // A process without a descriptor has ended.
+    // A process without a process descriptor has already ended.
     let living = || pids.iter().filter_map(|&pid| wait::open_process_fd(pid).ok()).collect();
     recorder.processes = (!pids.is_empty()).then(living);
     let ended = driver.run(&mut recorder);
@@ -144,17 +144,17 @@ pub(crate) fn record_kernel(
     ended
 }
 
-/// The host of a session without a command.
+/// Host of a session without a command.
 struct BackgroundRecorder<'a> {
     begun: Option<&'a mut dyn FnMut(&StartOutcome)>,
     signals: SignalReader,
-    /// The users whose windows it records.
+    /// Users whose windows are recorded.
     scope: Scope,
-    /// The kernel events, where they were prepared before.
+    /// Kernel events, if they were prepared before this recorder was created.
     prepared: Option<PreparedKernel>,
-    /// Processes that have not ended yet; the session ends with the last of them.
+    /// Recorded processes that have not ended; the session ends with the last of them.
     processes: Option<Vec<Fd>>,
-    /// True if a process that crashes causes a snapshot.
+    /// True if the crash of a process triggers a snapshot.
     watches_crashes: bool,
 }
 
@@ -169,7 +169,7 @@ impl<'a> BackgroundRecorder<'a> {
             false => Scope::of(&spec.users)?,
         };
         if !matches!(scope, Scope::Own | Scope::NoUser) {
-            // Each user's streams are files of their own. A lower limit must do, if need be.
+            // Each user's streams need own files. If the limit cannot be raised, go on.
             let _ = raise_descriptor_limit();
         }
         let name = RunFolder::new().claim(&spec.name)?;
@@ -177,7 +177,7 @@ impl<'a> BackgroundRecorder<'a> {
         let notices = open_notices(&name, target)?;
         let signals = block_signals()?;
         signal::ignore_size_limit();
-        // Before any step that leaves files. Clients that connect in between wait.
+        // Open the socket before any step that leaves files. Clients that connect meanwhile wait.
         let mut server = Server::open(name)?;
         in_passing::recover_others(&notices);
         if let Some(folder) = of_the_dead {
@@ -217,7 +217,7 @@ impl<'a> BackgroundRecorder<'a> {
         Ok((Driver::new(controller, notices, prepared_folder), recorder))
     }
 
-    /// Prepares the kernel events, if there are some.
+    /// Prepares the kernel events, if the session records any.
     fn prepare_kernel(
         &mut self,
         driver: &Driver,
@@ -235,7 +235,7 @@ impl<'a> BackgroundRecorder<'a> {
             is_stopped: !record,
         };
         let kernel = PreparedKernel::prepare(&request, &driver.notices)?;
-        // The events of other users' programs are not known here.
+        // This process does not know the events of other users' programs.
         if matches!(self.scope, Scope::Own) {
             kernel.filters().refuse_unmet(&own_registered_events()?)?;
         }
@@ -257,7 +257,7 @@ impl<'a> BackgroundRecorder<'a> {
         };
         let channels = channels.iter().map(settings).collect::<Result<_, RecordError>>()?;
         let session = (driver.controller.session.clone(), driver.prepared_folder.trace_folder());
-        // First, because the kernel may refuse it.
+        // Prepare the kernel events first, since the kernel may refuse them.
         let kernel = self.prepare_kernel(driver, record)?;
         let kernel_filters = kernel.as_ref().map(PreparedKernel::filters);
         let is_taken = |filter: &trackway_session::FilterSpec| {
@@ -272,7 +272,7 @@ impl<'a> BackgroundRecorder<'a> {
         Ok(())
     }
 
-    /// Takes requests of programs for snapshots, and crashes, to the state machine.
+    /// Passes snapshot requests of programs, and crashes, to the state machine.
     fn submit_snapshot_triggers(&self, driver: &mut Driver) {
         let Some(windows) = &mut driver.windows else { return };
         let reasons = windows.take_snapshot_triggers();
@@ -381,10 +381,10 @@ impl Host for BackgroundRecorder<'_> {
     }
 }
 
-/// Removes the trace of a session that has written nothing but snapshots, and its folder, if the
-/// session made it and it is empty.
+/// Removes the trace of a session that has written nothing but snapshots. Also removes the trace's
+/// folder if the session created it and it is empty.
 fn remove_empty_folders(driver: &Driver) {
-    // Another trace may be at its path by now.
+    // Another trace may have the same path by now.
     let place = driver.prepared_folder.trace_folder();
     let Ok(now) = place.current_path() else { return };
     if layout::has_no_stream(&now) {
@@ -393,25 +393,25 @@ fn remove_empty_folders(driver: &Driver) {
     }
 }
 
-/// Checks that a folder for traces can be reported: requests to sessions, and their answers, are
-/// JSON.
+/// Checks that the path of a trace's folder is UTF-8, since requests to sessions and their answers
+/// are JSON.
 ///
 /// # Errors
 ///
-/// If its path, or that of the current folder, where a new one is made, is not UTF-8.
+/// If the path of `output` is not UTF-8; without `output`, the path of the current folder.
 pub fn check_folder(output: Option<&Path>) -> Result<(), RecordError> {
     let folder = match output {
         Some(output) => std::path::absolute(output),
         None => std::env::current_dir(),
     };
-    // An unknown folder is reported by the step that makes it.
+    // An unknown current folder is reported by the step that creates the trace's folder.
     let Some(odd) = folder.ok().filter(|folder| folder.to_str().is_none()) else { return Ok(()) };
     let why = format!("the path {} is not UTF-8", odd.display());
     let hint = "sessions need a folder that is: name one with -o";
     Err(RecordError::Refused(Refusal::new(why).with_hint(hint)))
 }
 
-/// Refuses names that `trackway record` gives: two sessions would be in each other's way.
+/// Rejects names that `trackway record` assigns: two sessions would conflict.
 fn check_name(name: &str) -> Result<(), RecordError> {
     if !foreground::is_name_of_record(name) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Checks of the command's program against filters and rules, before it runs.
+//! Checks of the traced command's program against filters and rules, before the command runs.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use crate::notices::Notices;
 use crate::window::handle::WindowHandle;
 use crate::window::settings::ChannelSettings;
 
-/// Checks the sizes of a specification's channels.
+/// Checks the sizes of the channels in a specification.
 pub(super) fn check_sizes(spec: &SessionSpec) -> Result<(), RecordError> {
     for channel in &spec.channels {
         channel.tracefiles().check(&channel.plan()?, channel.mode)?;
@@ -25,7 +25,7 @@ pub(super) fn check_sizes(spec: &SessionSpec) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// Rejects a specification of processes for kernel events: the command's are recorded.
+/// Rejects a process selection for kernel events: the command's processes are recorded.
 pub(super) fn check_kernel_scope(kernel: &KernelSpec) -> Result<(), RecordError> {
     if kernel.pids.is_empty() {
         return Ok(());
@@ -40,7 +40,7 @@ pub(super) fn is_overwriting(spec: &SessionSpec) -> bool {
     spec.channels.iter().all(|channel| channel.mode == Mode::Overwrite)
 }
 
-/// Reports a command that is a static program, whose events are not recorded.
+/// Reports a static program as the command, since its events are not recorded.
 pub(super) fn warn_if_static(found: &Executable, has_kernel: bool, notices: &Notices) {
     if elf::read_module(&found.file).is_some_and(|module| module.is_static) {
         let what = match has_kernel {
@@ -51,8 +51,8 @@ pub(super) fn warn_if_static(found: &Executable, has_kernel: bool, notices: &Not
     }
 }
 
-/// Checks the channels' filters against the events of the command's program, as far as these are
-/// known, and compiles them for it before it runs.
+/// Checks the channels' filters against the known events of the command's program, and compiles the
+/// filters for these events before the command runs.
 pub(super) fn check_filters(
     channels: &mut [(ChannelSettings, u32)],
     (unmatched_filters, of_kernel): (Vec<UnmatchedFilter>, Option<&AcceptedFilters>),
@@ -92,8 +92,8 @@ pub(super) fn check_filters(
     Ok(())
 }
 
-/// Warns of patterns that match no event in reach, if there is one: a wrapper (env, a shell, an
-/// interpreter) has no events, its children may. Returns true if it warned.
+/// Warns of patterns that match no known event, if the program has events. A wrapper (env, a shell,
+/// an interpreter) has none, but its children may. Returns true if it warned.
 pub(super) fn warn_of_rules(
     rules: &str,
     found: &Executable,
@@ -101,7 +101,7 @@ pub(super) fn warn_of_rules(
     handle: &WindowHandle,
     notices: &Notices,
 ) -> bool {
-    // Events of the library itself: trackway_printf and trackway_log.
+    // Events of Trackway's own library: trackway_printf and trackway_log.
     const BUILT_IN: [&str; 2] = ["lttng_ust_tracef", "lttng_ust_tracelog"];
     if rules == "*" || !elf::HAS_POINTS {
         return false;
@@ -132,7 +132,7 @@ pub(super) fn warn_of_rules(
     !unmatched.is_empty()
 }
 
-/// Patterns of rules that include.
+/// Returns the patterns of rules that include events.
 pub(super) fn patterns_of(rules: &str) -> impl Iterator<Item = String> {
     rules.lines().filter(|line| !line.starts_with('!')).map(str::to_owned)
 }

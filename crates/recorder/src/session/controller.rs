@@ -1,8 +1,8 @@
-//! Controller of a session: passes requests of clients to the machine, which decides, applies its
-//! effects to the session's windows, and answers.
+//! Controller of a session: passes requests of clients to the state machine, applies the machine's
+//! effects to the session's windows, and answers the clients.
 //!
-//! Background recorders ([`serve`]) and recorders of a command ([`record`]) share it; beginning and
-//! end of a session differ, and [`SessionController::next_effect`] leaves them to the caller.
+//! Background recorders ([`serve`]) and recorders of a command ([`record`]) share it. Each begins
+//! and ends its session itself: [`SessionController::next_effect`] leaves that to the caller.
 //!
 //! [`serve`]: mod@crate::session::background
 //! [`record`]: mod@crate::session::foreground
@@ -30,22 +30,22 @@ use crate::trace::prepare::{self, PreparedFolder};
 use crate::window::processes;
 use crate::window::settings::{ChannelSettings, SessionSettings};
 
-/// Defaults of the recorder for new channels; other settings come from the specification.
+/// Recorder's defaults for new channels; other settings come from the specification.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChannelDefaults {
-    /// See [`ChannelSettings::starts_small`].
+    /// Value of [`ChannelSettings::starts_small`].
     pub(crate) starts_small: bool,
-    /// See [`ChannelSettings::reserve`].
+    /// Value of [`ChannelSettings::reserve`].
     pub(crate) reserve: Reserve,
 }
 
 impl ChannelDefaults {
-    /// Returns the settings of a channel of this recorder, beside these kernel events; admits
-    /// writers if it is to `record`.
+    /// Returns the settings of a channel, in a session with the kernel events `kernel`; admits
+    /// writers if the channel must `record`.
     ///
     /// # Errors
     ///
-    /// If there can be none such, or a process that it names is not there.
+    /// If the specification is invalid, or names a process that does not exist.
     pub(crate) fn channel_settings(
         self,
         spec: &ChannelSpec,
@@ -60,28 +60,28 @@ impl ChannelDefaults {
     }
 }
 
-/// A session's desk.
+/// Controller of a session, with its control socket and its state machine.
 #[derive(Debug)]
 pub(crate) struct SessionController {
     pub(crate) machine: Machine,
-    /// The control socket; `None`: there is none, or not any more.
+    /// Control socket; `None` if it could not be opened or is closed.
     server: Option<Server>,
     /// Settings of the session in its user's window.
     pub(crate) session: SessionSettings,
-    /// The folder of its trace, absolute, as the user named it.
+    /// Absolute path of the trace's folder, as the user named it.
     pub(crate) folder: PathBuf,
-    /// The same folder, wherever it is moved.
+    /// Descriptor of the trace's folder, which stays valid if the folder is moved.
     trace_folder: Arc<TraceFolder>,
     defaults: ChannelDefaults,
     began: Instant,
-    /// See [`Status::is_foreground`].
+    /// Value of [`Status::is_foreground`].
     pub(crate) is_foreground: bool,
-    /// The recording of kernel events, while there is one.
+    /// Recording of kernel events, while there is one.
     pub(crate) kernel: Option<KernelRecording>,
 }
 
 impl SessionController {
-    /// Makes the controller of a background session with this specification.
+    /// Creates the controller of a background session with this specification.
     pub(crate) fn new(
         spec: SessionSpec,
         server: Option<Server>,
@@ -104,28 +104,28 @@ impl SessionController {
         }
     }
 
-    /// Returns the current path of the trace: the path that the user named may lead to another one.
+    /// Returns the trace's current path: [`Self::folder`] may lead to another trace.
     pub(crate) fn folder_now(&self) -> Result<PathBuf, RecordError> {
         self.trace_folder.current_name(&self.folder).map_err(RecordError::io("use", &self.folder))
     }
 
-    /// Returns the descriptors to wait for.
+    /// Returns the file descriptors of the control socket to wait for.
     pub(crate) fn awaited(&self) -> Vec<PollEntry> {
         self.server.as_ref().map(Server::awaited).unwrap_or_default()
     }
 
-    /// Returns true if [`Self::take_requests`] has some without waiting for more to come.
+    /// Returns true if [`Self::take_requests`] has requests to handle without waiting.
     pub(crate) fn has_requests(&mut self) -> bool {
         self.server.as_mut().is_some_and(Server::has_requests)
     }
 
-    /// Returns true if a client follows, which needs events at once.
+    /// Returns true if a client follows the trace, and so needs events without delay.
     pub(crate) fn is_followed(&self) -> bool {
         self.server.as_ref().is_some_and(Server::is_followed)
     }
 
-    /// Reports changes of the recording of kernel events, and has events written at once while a
-    /// client follows.
+    /// Reports changes in the recording of kernel events. Enables undelayed writing of kernel
+    /// events while a client follows the trace.
     pub(crate) fn poll_kernel(&self, notices: &Notices) {
         let Some(kernel) = &self.kernel else { return };
         kernel.set_followed(self.is_followed());
@@ -190,7 +190,7 @@ impl SessionController {
         None
     }
 
-    /// Passes the outcome of an effect to the machine; reports a failure.
+    /// Passes the outcome of an effect to the machine; reports an error as a notice.
     pub(crate) fn complete(&mut self, outcome: Result<Outcome, RecordError>, notices: &Notices) {
         self.machine.complete(outcome.unwrap_or_else(|error| {
             let refusal = Refusal::from(&error);
@@ -199,8 +199,7 @@ impl SessionController {
         }));
     }
 
-    /// Answers requests that were not handled, and gives clients time to read their answers, at the
-    /// end.
+    /// At the end, refuses pending requests, and gives clients time to read their answers.
     pub(crate) fn flush(&mut self) {
         if let Some(server) = &mut self.server {
             let why = format!("session '{}' has ended", self.machine.spec().name);
@@ -209,7 +208,7 @@ impl SessionController {
         }
     }
 
-    /// Closes the control socket: the name is free from now on.
+    /// Closes the control socket, so that the session's name is free.
     pub(crate) fn close(&mut self) {
         self.flush();
         self.server = None;
@@ -260,7 +259,7 @@ impl SessionController {
                 self.kernel.as_mut().map_or(Ok(()), KernelRecording::stop_and_write)?;
             }
             Effect::Clear => {
-                // No earlier event is to stay.
+                // Earlier events must not stay.
                 self.kernel.as_mut().map_or(Ok(()), KernelRecording::clear)?;
                 windows.clear(self.machine.is_recording(), notices)?;
             }
@@ -275,7 +274,7 @@ impl SessionController {
         Ok(Outcome::Done)
     }
 
-    /// Records these kernel events, and no others.
+    /// Changes the recorded kernel events to those of `spec`.
     fn select_kernel(
         &mut self,
         spec: &KernelSpec,
@@ -308,11 +307,11 @@ impl SessionController {
             Output::Folder(folder) => prepare::prepare_trace_folder(folder),
             Output::Numbered(number) => self.prepare_snapshot_folder(*number),
         };
-        // First the moment of the snapshot, then the work that takes long.
+        // First fix the moment of the snapshot, then do the long work.
         let kernel = self.kernel.as_ref();
         let seen = kernel.map(|kernel| kernel.begin_snapshot(snapshot.last_ns)).transpose()?;
-        // Its folder stays open until everything is written: another folder may be at its path by
-        // then.
+        // The snapshot's folder stays open until everything is written: another folder may have the
+        // same path by then.
         let (mut facts, mut prepared_folder) = windows.snapshot(prepare, snapshot, notices)?;
         if let (Some(kernel), Some(seen)) = (kernel, seen.flatten()) {
             let trace_folder = prepared_folder.trace_folder();
@@ -323,8 +322,8 @@ impl SessionController {
                     facts.missing.extend(kernel.missing);
                 }
                 Err(error) => {
-                    // A partial snapshot would make the rest unreadable. Files that cannot be
-                    // removed stay.
+                    // A partial kernel part would make the whole snapshot unreadable. Files that
+                    // cannot be removed stay.
                     let _ = trace_folder.remove_below(&[layout::KERNEL_FOLDER]);
                     if windows.has_no_users() {
                         return Err(error);
@@ -342,7 +341,7 @@ impl SessionController {
         Ok(Outcome::Snapshot(facts))
     }
 
-    /// Checks that a new trace there would lie in no trace but our own, where snapshots do.
+    /// Checks that `folder` lies in no existing trace, except in this session's own trace.
     fn check_outside_others(&self, folder: &Path) -> Result<(), RecordError> {
         match prepare::check_outside_traces(folder) {
             Err(RecordError::FolderInside(inner, outer)) => {
@@ -354,8 +353,9 @@ impl SessionController {
         }
     }
 
-    /// Returns the default folder of a snapshot: in the session's folder. If flight recorders are
-    /// written to the trace at the end, it lies beside that: readers find each event once.
+    /// Returns the default folder of a snapshot: within the session's folder. It lies beside that
+    /// folder if flight recorders are written to the trace at the end: readers then find each event
+    /// once.
     fn prepare_snapshot_folder(&self, number: u32) -> Result<PreparedFolder, RecordError> {
         let (trace, name) = (self.folder_now()?, layout::snapshot_name(number));
         let (above, path) = match trace.file_name().filter(|_| self.is_foreground) {
@@ -370,8 +370,8 @@ impl SessionController {
         prepare::prepare_below(above.map_err(RecordError::io("use", trace))?, path)
     }
 
-    /// Returns the status of the session in these windows, including events that were recorded
-    /// before the request.
+    /// Returns the status of the session in these windows. The status includes all events that were
+    /// recorded before the request.
     pub(crate) fn status(
         &mut self,
         windows: Option<&mut SessionWindows>,
@@ -409,7 +409,7 @@ impl SessionController {
     }
 }
 
-/// Returns the outcome of a session's end, with the notices about it.
+/// Returns the outcome of a session's end, with the notices about the end.
 pub(crate) fn end_outcome(summary: &Summary, notices: Vec<Notice>) -> Outcome {
     Outcome::Ended(Box::new(Counts { notices, ..counts_of(summary) }))
 }
@@ -420,7 +420,7 @@ pub(crate) fn incomplete_end_refusal(error: &RecordError) -> Refusal {
         let hint = "what was recorded there is gone: there is nothing to recover";
         return Refusal::from(error).with_hint(hint);
     }
-    // If the disk is full: buffered events stay in memory.
+    // On a full disk: buffered events stay in memory.
     let hint =
         "trackway recover completes the trace with what is in memory, once it can be written";
     Refusal::from(error).with_hint(hint)

@@ -1,9 +1,10 @@
-//! Traced processes that die of a crash signal.
+//! Detection of traced processes that die of a crash signal.
 //!
-//! The window's table lists the processes that have the library. The recorder holds a descriptor of
-//! each, which becomes readable when the process has ended; then the kernel reports the signal
-//! (Linux 6.15; [`exit_status_of`]). A process that crashes before the first check after its start
-//! is missed, and so are those of other process-id namespaces, whose ids have no meaning here.
+//! The window's process table lists the processes that loaded the library. The recorder holds a
+//! descriptor of each, which becomes readable when the process has ended; then the kernel reports
+//! the signal (Linux 6.15; [`exit_status_of`]). A process that crashes before the first check after
+//! its start is missed. Processes of other pid namespaces are missed, too, since their ids have no
+//! meaning here.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,8 +20,8 @@ use trackway_sys::process::{ExitStatus, Identity, Life, exit_status_of, life_of,
 use trackway_sys::wait::{self, PollEntry};
 use trackway_window::Window;
 
-/// Signals that end a faulty program: those whose action in signal(7) is to dump core, except
-/// SIGQUIT, which people send, and SIGXCPU and SIGXFSZ, which limits cause.
+/// Crash signals: those whose default action in signal(7) is to dump core. Excludes SIGQUIT, which
+/// users send, and SIGXCPU and SIGXFSZ, which limits cause.
 const SIGNALS: [i32; 7] = [
     libc::SIGSEGV,
     libc::SIGABRT,
@@ -34,43 +35,43 @@ const SIGNALS: [i32; 7] = [
 /// A process that crashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Crash {
-    /// Its process id.
+    /// Process id of the crashed process.
     pub(crate) pid: u32,
     /// Number of the signal.
     pub(crate) signal: i32,
 }
 
-/// Most processes of another user that are watched at a time: each takes a descriptor, and the
-/// other users' windows need some, too.
+/// Most processes of another user that are watched at a time. Each needs a descriptor, and the
+/// windows of other users need some, too.
 const OTHERS_MAX: usize = 256;
 
-/// Most new entries of another user's table that are examined in one check.
+/// Most new entries of another user's process table that are examined in one check.
 const OTHERS_NEWS_MAX: usize = 64;
 
-/// Processes that are watched, by their place in the window's table.
+/// Watched processes, by their index in the window's process table.
 #[derive(Debug, Default)]
 pub(crate) struct CrashWatch {
     known: HashMap<usize, WatchedProcess>,
-    /// Limits it to this user's processes: the window, which the user can write, may name any
-    /// process.
+    /// Restricts the watch to this user's processes. The user can write the window, so the window
+    /// may name any process.
     only: Option<u32>,
 }
 
-/// A process that was in the table.
+/// A process that was in the process table.
 #[derive(Debug)]
 struct WatchedProcess {
     incarnation: u32,
     pid: u32,
     pid_namespace: u64,
     executable: PathBuf,
-    /// The descriptor; `None`: its end was handled.
+    /// Process descriptor; `None` once the end of the process was handled.
     fd: Option<Fd>,
-    /// It has ended, and its parent has not been notified yet: the signal is known only then.
+    /// True if the process has ended; its signal is known only once its parent is notified.
     has_ended: bool,
 }
 
 impl CrashWatch {
-    /// Makes the watch of the window of user `uid`.
+    /// Creates the watch for the window of user `uid`.
     pub(crate) fn of(uid: u32) -> Self {
         Self {
             known: HashMap::new(),
@@ -78,16 +79,16 @@ impl CrashWatch {
         }
     }
 
-    /// Returns true if a process may be watched.
+    /// Returns true if the process with id `pid` may be watched.
     fn may_watch(&self, pid: u32) -> bool {
         let Some(uid) = self.only else { return true };
         let watched = self.known.values().filter(|known| known.fd.is_some()).count();
-        // Its folder is its effective user's.
+        // The folder in /proc belongs to the effective user of the process.
         let is_his = |status: fs::Metadata| status.uid() == uid;
         watched < OTHERS_MAX && fs::metadata(format!("/proc/{pid}")).is_ok_and(is_his)
     }
 
-    /// Watches the processes that are new in the table.
+    /// Watches the processes that are new in the process table.
     pub(crate) fn poll(&mut self, window: &Window) {
         let here = pid_namespace();
         let mut news = 0;
@@ -99,14 +100,14 @@ impl CrashWatch {
             }
             news += 1;
             if self.only.is_some() && news > OTHERS_NEWS_MAX {
-                // The next check suffices.
+                // The next check examines the remaining entries.
                 return;
             }
             let identity = window.identity_at(place);
             if identity.pid != 0 && identity.pid & PROCESS_ENTERING == 0 {
                 let mut known = WatchedProcess::of(&identity, incarnation);
-                // Another process may have its number by now. First the descriptor, so that it
-                // belongs to the process that is examined.
+                // Another process may have this id by now. Open the descriptor before other facts
+                // are read, so that they belong to the same process.
                 if identity.pid_namespace == here
                     && self.may_watch(identity.pid)
                     && life_of(&identity, 0) == Life::Alive
@@ -121,15 +122,15 @@ impl CrashWatch {
         }
     }
 
-    /// Returns the descriptors to wait for.
+    /// Returns the process descriptors to wait for.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = PollEntry> {
-        // One that has ended stays ready until its parent collects it.
+        // The descriptor of an ended process stays ready until its parent reaps it.
         let alive = self.known.values().filter(|known| !known.has_ended);
         alive.filter_map(|known| Some(PollEntry::readable(known.fd.as_ref()?.raw())))
     }
 
-    /// Returns processes that crashed since the previous call, of those that rules of one of the
-    /// channels select.
+    /// Returns processes that crashed since the previous call and that the process rules of at
+    /// least one channel select.
     pub(crate) fn take(&mut self, rules: &[String]) -> Vec<Crash> {
         let mut crashes = Vec::new();
         for known in self.known.values_mut() {
@@ -156,7 +157,7 @@ impl WatchedProcess {
         }
     }
 
-    /// Returns the signal that it died of, once.
+    /// Returns the signal that killed the process, once.
     fn signal(&mut self) -> Option<i32> {
         let fd = self.fd.as_ref()?;
         let [has_ended, _] = wait::wait_readable([Some(fd), None], 0).ok()?;

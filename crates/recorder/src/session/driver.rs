@@ -1,8 +1,8 @@
-//! The loop of a recorder: applies the decisions of the session's state machine, drains buffers,
+//! Main loop of a recorder: applies the decisions of the session's state machine, drains buffers,
 //! and waits for requests, signals and processes.
 //!
-//! One driver serves recorders in the foreground and in the background. A [`Host`] has their
-//! differences: the beginning, the causes of the end, and the final reports.
+//! The same driver serves recorders in the foreground and in the background. Their [`Host`]
+//! implements the differences: the beginning, the causes of the end, and the final reports.
 
 use std::path::Path;
 
@@ -25,16 +25,16 @@ use crate::summary::Summary;
 use crate::summary::shortfall::SizeSource;
 use crate::trace::prepare::PreparedFolder;
 
-/// The client of requests that a signal or the end of a process raises: no reply is sent.
+/// Client of the requests that a signal or the end of a process causes: it gets no reply.
 const SIGNAL_CLIENT: Client = u64::MAX;
 
-/// The part of a recorder that depends on where it runs.
+/// Part of a recorder that differs between foreground and background.
 pub(crate) trait Host {
-    /// Begins to record; admits writers if the session is to `record`.
+    /// Begins the recording; admits writers if the session must `record`.
     ///
     /// # Errors
     ///
-    /// If it cannot begin: nothing of it is left then.
+    /// If the recording cannot begin; nothing of it remains then.
     fn begin(
         &mut self,
         driver: &mut Driver,
@@ -42,36 +42,36 @@ pub(crate) trait Host {
         record: bool,
     ) -> Result<(), RecordError>;
 
-    /// Reports once that the session has begun, or the reason why not.
+    /// Reports once that the session has begun, or the reason why it has not.
     fn report_begin(&mut self, driver: &mut Driver, begun: Result<(), &Refusal>);
 
-    /// Drains the buffers once; returns the time until the next time, in ns.
+    /// Drains the buffers once; returns the time until the next call, in ns.
     fn poll(&mut self, driver: &mut Driver) -> u64;
 
-    /// Returns the files to wait for, in addition to those of the session.
+    /// Returns the files to wait for, in addition to the session's files.
     fn awaited(&self) -> Vec<PollEntry>;
 
-    /// Handles signals and ends of processes, after a wait for [`Self::awaited`]. Returns true if
-    /// they end the session.
+    /// Handles signals and ends of processes, after a wait for the files of [`Self::awaited`].
+    /// Returns true if they end the session.
     fn receive(&mut self, driver: &mut Driver, awaited: &[PollEntry]) -> bool;
 
     /// Prepares for the end, while the windows are still held.
     fn prepare_end(&mut self, driver: &Driver, windows: &SessionWindows);
 
-    /// Returns true if the user does not wait until the rest of the buffers is written.
+    /// Returns true if the user interrupts the writing of the remaining buffers.
     fn is_interrupted(&self) -> bool;
 
     /// Reports how the session ended.
     fn report_end(&mut self, driver: &Driver, end: &SessionEnd);
 }
 
-/// A session's recorder.
+/// Recorder of a session.
 pub(crate) struct Driver {
     pub(crate) controller: SessionController,
     pub(crate) notices: Notices,
-    /// The folder of the trace, locked.
+    /// Locked folder of the trace.
     pub(crate) prepared_folder: PreparedFolder,
-    /// The session in its users' windows; `None` before it has begun, and after its end.
+    /// Session in the windows of its users; `None` before its beginning and after its end.
     pub(crate) windows: Option<SessionWindows>,
     pub(crate) pause: SuspendCheck,
     /// Results of the recording.
@@ -100,7 +100,7 @@ impl Driver {
         }
     }
 
-    /// Returns the session as it is now.
+    /// Returns the present specification of the session.
     pub(crate) fn spec(&self) -> &SessionSpec {
         self.controller.machine.spec()
     }
@@ -109,7 +109,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// If it cannot begin, or something else than a request, a signal or a process ends it.
+    /// If the session cannot begin, or anything but a request, a signal or a process ends it.
     pub(crate) fn run(&mut self, host: &mut dyn Host) -> Result<(), RecordError> {
         loop {
             let mut has_finished = false;
@@ -129,15 +129,15 @@ impl Driver {
                 self.failure = Some(error);
                 self.end();
             }
-            // Before effects: the end of the session may be one.
+            // Check before the effects: one of them may be the end of the session.
             self.pause.check(&self.notices);
         }
     }
 
-    /// Drains the buffers once; returns the time until the next time, in ns.
+    /// Drains the buffers once; returns the time until the next call, in ns.
     ///
-    /// While the trace cannot be written, events stay in the buffers, where recovery finds them;
-    /// events that find no space there are counted.
+    /// While the trace cannot be written, events stay in the buffers, where recovery finds them.
+    /// Events that find no space in the buffers are counted.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl Driver {
             }
             Err(error @ RecordError::Lost(_)) => Err(error),
             Err(error) => {
-                // The disk is full, or removed: it may come back.
+                // The disk is full or was removed; it may become usable again.
                 windows.keep_alive();
                 self.notices.clear_status();
                 self.stall.note_error(&error, windows.bytes(), "", &self.notices);
@@ -170,7 +170,7 @@ impl Driver {
         self.controller.machine.submit(SIGNAL_CLIENT, Request::Destroy);
     }
 
-    /// Takes note that the session cannot go on.
+    /// Notes that the session cannot continue, because of `error`.
     pub(crate) fn fail(&mut self, error: RecordError) {
         let refusal = Refusal::from(&error);
         self.notices.report(format_args!("{}", refusal.why));
@@ -178,11 +178,11 @@ impl Driver {
         self.failure = Some(error);
     }
 
-    /// Begins to record kernel events beside user events, and lets `start` start the command.
+    /// Begins to record kernel events beside user events; `start` starts the command.
     ///
     /// # Errors
     ///
-    /// If either cannot begin.
+    /// If kernel events or the command cannot begin.
     pub(crate) fn begin_recording(
         &mut self,
         windows: SessionWindows,
@@ -196,7 +196,7 @@ impl Driver {
             kernel.begin(&root, windows.realtime_offset_ns(), tracefiles.unwrap_or_default())
         };
         let begun = kernel.map(begin).transpose().and_then(|kernel| {
-            // Kernel programs take long to load; from here on, a stop loses events.
+            // BPF programs take long to load; from here on, a stop loses events.
             pause.restart();
             start(kernel.as_ref())?;
             Ok(kernel)
@@ -217,7 +217,7 @@ impl Driver {
     }
 
     fn close_session(&mut self) -> Result<(), RecordError> {
-        // Where the session ended in another way than by a request.
+        // If the session ended in another way than by a request.
         if let Some(kernel) = self.controller.kernel.take() {
             kernel.finish().report(None, &self.notices);
         }
@@ -225,7 +225,7 @@ impl Driver {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Carries out an effect that [`SessionController::next_effect`] leaves to the driver.
+    /// Applies an effect that [`SessionController::next_effect`] leaves to the driver.
     fn carry_out(&mut self, effect: Effect, host: &mut dyn Host) {
         match effect {
             Effect::Begin { channels, record } => {
@@ -302,34 +302,34 @@ impl Driver {
     }
 }
 
-/// Returns the filters of a session that only user events are tested by.
+/// Returns the session's filters that apply to user events only.
 pub(crate) fn user_only_filters(spec: &SessionSpec) -> impl Iterator<Item = &FilterSpec> {
     let of_kernel = spec.kernel.as_ref().map_or(&[][..], |kernel| &kernel.filters);
     let filters = spec.channels.iter().flat_map(|channel| &channel.filters);
     filters.filter(|filter| !of_kernel.contains(filter))
 }
 
-/// The end of a session.
+/// Results at the end of a session.
 #[derive(Debug)]
 pub(crate) struct SessionEnd {
-    /// User events.
+    /// Summary of user events.
     pub(crate) user: Summary,
-    /// Kernel events, if they were recorded.
+    /// Summary of kernel events, if they were recorded.
     kernel: Option<backend::Summary>,
-    /// The events that were registered in the windows.
+    /// Events that were registered in the windows.
     known_events: Vec<EventDescription>,
 }
 
 impl SessionEnd {
-    /// Returns true if only kernel events are worth a report: there are no user events, and the
-    /// session requests none.
+    /// Returns true if only kernel events need a report: there are no user events, and the session
+    /// requests none.
     pub(crate) fn is_kernel_only(&self, spec: &SessionSpec) -> bool {
         let requests_events = spec.channels.iter().any(|channel| channel.on.is_some())
             || user_only_filters(spec).next().is_some();
         self.kernel.is_some() && self.user.is_nothing() && !requests_events
     }
 
-    /// Reports the settings that would have kept the user events that were lost.
+    /// Reports the settings that would have avoided the losses of user events.
     pub(crate) fn report_losses(&self, spec: &SessionSpec, source: SizeSource, notices: &Notices) {
         let filters = spec.channels.iter().flat_map(|channel| &channel.filters);
         let explain_losses =
@@ -341,7 +341,7 @@ impl SessionEnd {
         }
     }
 
-    /// Reports the kernel events, with the trace's `folder` if nothing else names it.
+    /// Reports the kernel events, with the trace's `folder` unless another line names it.
     pub(crate) fn report_kernel(&self, folder: Option<&Path>, notices: &Notices) {
         self.kernel.iter().for_each(|kernel| kernel.report(folder, notices));
     }

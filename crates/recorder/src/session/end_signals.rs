@@ -1,13 +1,13 @@
-//! Signals that end a recording whose command goes on.
+//! Signals that end a recording while its command continues.
 //!
-//! Signals are for the command, and nearly always it ends by them. One that ignores SIGTERM, or is
-//! stopped, must not keep the recording: a second signal ends it, or [`GRACE`] after the first. The
-//! command is left alone, as strace(1) leaves it.
+//! Signals are meant for the command, and nearly always end it. A command that ignores SIGTERM, or
+//! is stopped, must not keep the recording. So a second signal ends the recording, or [`GRACE`]
+//! after the first. The command continues, like after strace(1).
 //!
-//! SIGHUP and SIGQUIT alone end nothing: daemons reload their configuration by SIGHUP, Java prints
-//! its threads by SIGQUIT, and nohup(1) has SIGHUP ignored. Nor does a signal that the recorder was
-//! started to ignore. Keys (Ctrl-C) are different: interactive programs take them for something
-//! else, so it takes [`KEYS`] of them within [`KEYS_TIME`], and no time alone ends anything.
+//! SIGHUP and SIGQUIT alone end nothing: daemons reload their configuration at SIGHUP, Java prints
+//! its threads at SIGQUIT, and nohup(1) ignores SIGHUP. A signal that the recorder was started to
+//! ignore ends nothing either. Interactive programs use keys (Ctrl-C) for other purposes. So only
+//! [`KEYS`] keys within [`KEYS_TIME`] end the recording, and no elapsed time does.
 
 use std::time::{Duration, Instant};
 
@@ -15,37 +15,37 @@ use trackway_sys::signal;
 
 use crate::command::launch::ForwardedSignal;
 
-/// Time that the command has to end.
+/// Time from the first signal until the recording ends, if the command has not ended.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
-/// Time until a notice that the command has not ended.
+/// Time from the first signal until a notice that the command has not ended.
 const WARN_AFTER: Duration = Duration::from_secs(1);
-/// Number of keys that end a recording, and the time within which they have to come.
+/// Number of keys that end a recording, within [`KEYS_TIME`].
 const KEYS: u32 = 3;
 const KEYS_TIME: Duration = Duration::from_secs(2);
 
-/// The action that is due.
+/// Action that the signals so far require.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     GoOn,
-    /// The command has not ended after this signal: the recording ends in so much time. Once.
+    /// The command has not ended after this signal; the recording ends in this time. Reported once.
     Warn(i32, Duration),
-    /// This signal ends the recording.
+    /// This signal ends the recording; the command continues.
     End(i32),
 }
 
-/// The signals so far that request an end.
+/// Signals so far that request an end.
 #[derive(Debug, Default)]
 pub(crate) struct EndSignals {
-    /// The first one that was sent: which, and when.
+    /// First signal that another process sent, with its time.
     sent: Option<(i32, Instant)>,
     has_warned: bool,
-    /// Keys in a row: how many, and when the first was.
+    /// Number of keys in a row, with the time of the first.
     keys: Option<(u32, Instant)>,
     ended_by: Option<i32>,
 }
 
 impl EndSignals {
-    /// Takes note of a signal that came `now`, unless this process was started to ignore it.
+    /// Notes a signal that arrived at `now`, unless this process was started to ignore it.
     pub(crate) fn receive(&mut self, received: ForwardedSignal, now: Instant) {
         if !signal::is_ignored(received.signal()) {
             self.count(received, now);
@@ -69,7 +69,7 @@ impl EndSignals {
         }
     }
 
-    /// Returns the action that is due `now`, while the command runs.
+    /// Returns the action that is due at `now`, while the command runs.
     pub(crate) fn verdict(&mut self, now: Instant) -> Verdict {
         if let Some(signal) = self.ended_by {
             return Verdict::End(signal);

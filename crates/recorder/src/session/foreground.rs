@@ -1,6 +1,6 @@
-//! The recorder of `trackway record -- CMD`: it records a command from its start to its end.
+//! Recorder of `trackway record -- CMD`: records a command from its start to its end.
 //!
-//! It takes requests as sessions in the background do, where its control socket can be opened.
+//! It takes requests like a background session if its control socket can be opened.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -49,7 +49,7 @@ use crate::trace::prepare::{self, ExistingTrace};
 use crate::window::handle::WindowHandle;
 use crate::window::settings::{ChannelSettings, SessionSettings};
 
-/// The time between two checks of a command that is not recorded any more, in ns.
+/// Period between two checks of a command that is no longer recorded, in ns.
 const UNRECORDED_PERIOD_NS: u64 = 500_000_000;
 
 /// Returns the rules of all channels.
@@ -59,8 +59,8 @@ fn rules_of(channels: &[(ChannelSettings, u32)]) -> String {
 }
 
 /// Records a command from its start to its end; without a command, kernel events until a signal.
-/// Returns how the command ended. Errors of the recording, once the command runs, are reported and
-/// do not change how it ends.
+/// Returns how the command ended. Recording errors after the command's start are reported, and do
+/// not change that result.
 ///
 /// # Errors
 ///
@@ -76,7 +76,7 @@ pub fn record(
     record_command(spec, options, Notices::new(quiet))
 }
 
-// Longer than 70 lines: the steps have to come in this order, before the command starts.
+// Longer than 70 lines: the steps must come in this order, before the command starts.
 fn record_command(
     mut spec: SessionSpec,
     options: &RunOptions,
@@ -149,7 +149,7 @@ fn record_command(
     };
     let recorded = driver.run(&mut recorder);
     let ended = recorder.end_command(recorded, &mut driver);
-    // Signals that came last must not end us now.
+    // Signals that arrived last must not end this process now.
     while ForwardedSignal::next(&recorder.reader).is_some() {}
     recorder.blocked.make_current();
     if let (Some(file), Ok(_)) = (summary_file, &ended) {
@@ -158,8 +158,8 @@ fn record_command(
     ended
 }
 
-/// Prepares the folder of the trace, and the control socket. Returns the folder as it was named,
-/// too.
+/// Prepares the trace's folder and the control socket. Also returns the folder's path as the user
+/// named it.
 fn prepare_driver(
     spec: SessionSpec,
     defaults: ChannelDefaults,
@@ -179,7 +179,7 @@ fn prepare_driver(
         path: prepared_folder.path.clone(),
     };
     if let Some(server) = &mut server {
-        // Without it, a user who finds the name of a dead recorder cannot find its trace.
+        // Without the identity, a user with the name of a dead recorder cannot find its trace.
         let _ = server.write_identity(SessionIdentity {
             uuid: session.uuid,
             folder: prepared_folder.path.clone(),
@@ -198,30 +198,30 @@ fn prepare_driver(
     Ok((Driver::new(controller, notices, prepared_folder), output))
 }
 
-/// Opens the control socket of this name; `None` if that fails, which does not prevent recording.
+/// Opens the control socket of this name; `None` if that fails. Recording works without it.
 fn open_server(name: &str) -> Option<Server> {
     Server::open(RunFolder::new().claim(name).ok()?).ok()
 }
 
-/// Returns true if the name has the form of those of `trackway record`.
+/// Returns true if `name` has the form of a name that `trackway record` assigns.
 pub fn is_name_of_record(name: &str) -> bool {
     let pid = name.strip_prefix("record-");
     pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
 }
 
-/// Returns the number of events that found no entry in the window, since it was made.
+/// Returns the number of events that found no entry in the window since the window was created.
 fn refused_event_count(window: &Window) -> u32 {
     window.header().events_refused.load(Ordering::Relaxed)
 }
 
-/// State for starting the command and recording it from then on.
+/// State for starting the command and recording it from its start.
 struct CommandStart {
-    /// `None`: no user events are recorded.
+    /// Handle of the window; `None` if no user events are recorded.
     handle: Option<WindowHandle>,
     channels: Vec<(ChannelSettings, u32)>,
     kernel: Option<PreparedKernel>,
     found: Executable,
-    /// `None`: the command is run without the library.
+    /// Libraries to preload; `None` if the command runs without the library.
     libraries: Option<Vec<PathBuf>>,
     ignores_size_limit: bool,
 }
@@ -244,10 +244,10 @@ impl CommandStart {
     }
 }
 
-/// The traced command, while it runs.
+/// Traced command, while it runs.
 struct TracedCommand {
     child: Child,
-    /// Becomes readable when it ends; `None`: there was no descriptor left.
+    /// Process descriptor, readable when the command ends; `None` if none was left.
     process: Option<Fd>,
     descendants: DescendantSampler,
     /// Signals that request an end.
@@ -264,12 +264,12 @@ impl TracedCommand {
             child,
             ending: EndSignals::default(),
             status: StatusLine::new(),
-            // A user who wants kernel events may want no others.
+            // A user who records kernel events may need no user events.
             silence: SilenceWatch::new(window).enabled_if(!has_kernel),
         }
     }
 
-    /// Forwards signals to the command, and notes those that request an end.
+    /// Forwards signals to the command, and notes signals that request an end.
     fn forward(&mut self, reader: &SignalReader) {
         while let Some(received) = ForwardedSignal::next(reader) {
             if let Some(forwarded) = received.forwarded() {
@@ -280,7 +280,7 @@ impl TracedCommand {
         }
     }
 
-    /// Returns true if it has ended; `process` has been waited for.
+    /// Returns true if the command has ended; `process` has been waited for.
     fn has_ended(&mut self, process: Option<&PollEntry>) -> bool {
         match process {
             Some(process) => process.is_ready(),
@@ -289,39 +289,39 @@ impl TracedCommand {
     }
 }
 
-/// The reason for which the recording ends, other than a request or an error.
+/// Cause of the recording's end, other than a request or an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EndCause {
     /// The command has ended.
     Command,
-    /// This signal: the command goes on.
+    /// This signal arrived; the command continues.
     Signal(i32),
 }
 
-/// The host of a session with a command.
+/// Host of a session with a command.
 struct ForegroundRecorder<'a> {
     options: &'a RunOptions,
-    /// The folder of the trace, as the user named it.
+    /// Path of the trace's folder, as the user named it.
     output: PathBuf,
     rules: String,
-    /// True if a warning about the rules was given.
+    /// True if a warning about the rules was reported.
     has_warned: bool,
     token: u64,
     reader: SignalReader,
-    /// Signals that were blocked before.
+    /// Signals that were blocked before the recording.
     blocked: SignalSet,
-    /// The window where user events are recorded, and its path.
+    /// Window where user events are recorded, with its path.
     window: Option<(Window, PathBuf)>,
-    /// Events that the window had refused before the command could register its own.
+    /// Number of events that the window had refused before the command started.
     refused_before: u32,
     start: Option<CommandStart>,
     command: Option<TracedCommand>,
     cause: Option<EndCause>,
     /// True if a signal has interrupted the end of the recording.
     is_interrupted: Cell<bool>,
-    /// Names of the events of the session, and processes that have or had the library, as they were
-    /// before the window was left.
+    /// Names of the session's events, saved before the window was left.
     names: Vec<String>,
+    /// Ids of processes that have or had the library, saved before the window was left.
     in_table: HashSet<u32>,
 }
 
@@ -357,7 +357,7 @@ impl Host for ForegroundRecorder<'_> {
 
     fn report_begin(&mut self, driver: &mut Driver, begun: Result<(), &Refusal>) {
         if begun.is_err() {
-            // A folder that was there before stays, empty.
+            // A folder that existed before stays, empty.
             let place = driver.prepared_folder.trace_folder();
             ["ust", layout::KERNEL_FOLDER]
                 .iter()
@@ -436,9 +436,9 @@ impl Host for ForegroundRecorder<'_> {
             self.report_alive(&driver.notices);
         }
         if self.cause.is_some() {
-            // Only those that come from now on interrupt the end.
+            // Only signals from now on interrupt the end.
             while ForwardedSignal::next(&self.reader).is_some() {}
-            // The end of the trace may need the descriptor.
+            // Writing the trace's end may need the descriptor.
             self.command.iter_mut().for_each(|command| command.process = None);
         }
         self.names = windows.own_recording().map(Recording::event_names).unwrap_or_default();
@@ -447,7 +447,7 @@ impl Host for ForegroundRecorder<'_> {
     }
 
     fn is_interrupted(&self) -> bool {
-        // Otherwise signals are for the command, which goes on.
+        // Without a cause of the end, signals are for the command, which continues.
         while self.cause.is_some()
             && let Some(received) = ForwardedSignal::next(&self.reader)
         {
@@ -504,12 +504,12 @@ impl ForegroundRecorder<'_> {
         }
     }
 
-    /// Reports the reasons why there are no user events, or the settings that would have kept those
-    /// that were lost.
+    /// Reports why there are no user events, or the settings that would have avoided the losses of
+    /// user events.
     fn report_user_events(&self, spec: &SessionSpec, end: &SessionEnd, notices: &Notices) {
         let user = &end.user;
-        // A writer may be killed in its first event. A user who wants kernel events may want no
-        // others.
+        // A writer may be killed in its first event. A user who records kernel events may need no
+        // user events.
         let is_empty = user.recorded == 0 && user.lost == 0 && user.holes == 0;
         if is_empty && spec.kernel.is_none() {
             let reason = match user_only_filters(spec).next() {
@@ -526,11 +526,11 @@ impl ForegroundRecorder<'_> {
         }
     }
 
-    /// Waits for the command, which may go on after the recording; returns how it ended.
+    /// Waits for the command, which may outlive the recording; returns how the command ended.
     ///
     /// # Errors
     ///
-    /// If the recording could not begin, so that there is no command.
+    /// If the recording could not begin, so that no command was started.
     fn end_command(
         &mut self,
         recorded: Result<(), RecordError>,
@@ -567,8 +567,8 @@ impl ForegroundRecorder<'_> {
         Ok(end)
     }
 
-    /// Passes signals on to the command until it has ended; returns the signal that ends the wait
-    /// before.
+    /// Forwards signals to the command until it has ended, or until a signal ends the wait; returns
+    /// that signal.
     fn wait_unrecorded(&self, command: &mut TracedCommand) -> Result<Option<i32>, RecordError> {
         loop {
             if let Verdict::End(signal) = command.ending.verdict(Instant::now()) {

@@ -1,4 +1,4 @@
-//! One session from start to end, whether `trackway record` or a background process drives it.
+//! One session from start to end, driven by `trackway record` or by a background process.
 
 pub(crate) mod background;
 pub(crate) mod command_checks;

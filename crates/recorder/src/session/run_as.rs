@@ -1,4 +1,4 @@
-//! The user as whom a command is to run, where root records.
+//! Account of the user as whom a command must run, if root records it.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,7 +10,7 @@ use crate::common::user::uid_of;
 use crate::error::RecordError;
 use crate::notices::Notices;
 
-/// A user as whom a command is to run.
+/// Account of a user as whom a command must run.
 pub(crate) struct Account {
     uid: u32,
     gid: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Account {
 impl Account {
     const PATH_BYTES_MAX: usize = 4096;
 
-    /// Returns the account of the user of this name, or number.
+    /// Returns the account of the user with this name or number.
     pub(crate) fn of(user: &str) -> Result<Self, RecordError> {
         let refused = |why: String, hint: &str| {
             RecordError::Refused(Refusal::new(why).with_hint(hint.to_owned()))
@@ -47,9 +47,9 @@ impl Account {
         Some(Self { uid, gid, name, home, suffix: "" })
     }
 
-    /// Returns the user who called sudo(8): nothing that follows needs root, so the command runs as
-    /// that user, the trace belongs to that user, and the recorder serves that user's window.
-    /// `None`: sudo(8) was not used.
+    /// Returns the account of the user who called sudo(8); `None` if sudo(8) was not used. Later
+    /// steps need no root. So the command runs as that user, the trace belongs to that user, and
+    /// the recorder serves that user's window.
     pub(crate) fn of_sudo_user() -> Result<Option<Self>, RecordError> {
         if crate::common::user::effective_uid() != 0 {
             return Ok(None);
@@ -73,7 +73,7 @@ impl Account {
         Ok(Some(Self { gid, suffix: " (sudo)", ..account }))
     }
 
-    /// Becomes that user, for good.
+    /// Switches this process to that user permanently.
     pub(crate) fn switch_user(&self, notices: &Notices) -> Result<(), RecordError> {
         let name = CString::new(self.name.as_str()).unwrap_or_default();
         trackway_sys::process::become_user(self.uid, self.gid, &name).map_err(RecordError::User)?;
@@ -81,7 +81,7 @@ impl Account {
         Ok(())
     }
 
-    /// Returns variables for the environment of its programs, as runuser(1) sets them.
+    /// Returns environment variables for the user's programs, like runuser(1) sets them.
     pub(crate) fn environment(self) -> Vec<(&'static str, OsString)> {
         let Self { name, home, .. } = self;
         vec![("USER", name.clone().into()), ("LOGNAME", name.into()), ("HOME", home)]

@@ -1,4 +1,4 @@
-//! Options of one run of `trackway record` that are not part of the session's specification.
+//! Options of one `trackway record` run that are not part of the session's specification.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,32 +13,32 @@ use crate::notices::Notices;
 use crate::session::run_as::Account;
 use crate::session::summary_file::SummaryFile;
 
-/// Options of a run.
+/// Options of one recording run.
 #[derive(Debug, Clone, Default)]
 pub struct RunOptions {
-    /// The traced command and its arguments; empty: none.
+    /// Traced command and its arguments; empty without a command.
     pub command: Vec<OsString>,
-    /// Preload helpers, as file names.
+    /// File names of the preload helpers.
     pub helpers: Vec<&'static str>,
-    /// The user that the command runs as, by name or number, if root records it; `None`: the
-    /// recorder's.
+    /// Name or number of the user that the command runs as, if root records it; `None` selects the
+    /// recorder's user.
     pub user: Option<String>,
-    /// The writer path of the channels.
+    /// Writer path of the channels.
     pub reserve: Reserve,
-    /// True if kernel events of all processes are recorded, not of the command alone.
+    /// True if kernel events of all processes are recorded, not only of the command.
     pub is_system_wide: bool,
     /// True if the specification was read from a file.
     pub is_from_file: bool,
-    /// The file for the summary, as JSON.
+    /// Path of the summary file, in JSON.
     pub summary_json: Option<PathBuf>,
 }
 
 impl RunOptions {
-    /// Prepares the work that needs root, then enters the account of the user of the recording.
+    /// Does the work that needs root, then switches to the account of the recording's user.
     ///
     /// # Errors
     ///
-    /// If there is no such user, or the kernel events cannot be recorded.
+    /// If the user does not exist, or the kernel events cannot be recorded.
     pub(crate) fn acquire_privileged(
         &self,
         spec: &SessionSpec,
@@ -60,8 +60,8 @@ impl RunOptions {
         let kernel = kernel.transpose()?;
         if let Some(account) = &account {
             account.switch_user(notices)?;
-            // The files that root opened are not for other processes of the user: one of them could
-            // record another user's events, or write to the recording.
+            // Other processes of the user must not get the files that root opened. Such a process
+            // could record another user's events, or write to the recording.
             if kernel.is_none() {
                 trackway_sys::process::make_dumpable().map_err(RecordError::User)?;
             }
@@ -69,11 +69,11 @@ impl RunOptions {
         Ok((kernel, account))
     }
 
-    /// Makes the file for the summary, if one is requested; in the entered account.
+    /// Creates the summary file, if one is requested, as the user that this process switched to.
     ///
     /// # Errors
     ///
-    /// If it cannot be made.
+    /// If the file cannot be created.
     pub(crate) fn summary_file(&self) -> Result<Option<SummaryFile>, RecordError> {
         self.summary_json.as_deref().map(SummaryFile::create).transpose()
     }

@@ -1,22 +1,22 @@
-//! Snapshots that users' processes are the reason for: by asking for one, or by their death.
+//! Snapshots that users' processes cause, by a request or by a crash.
 //!
 //! Such a snapshot takes space on the recorder's disk. So another user's processes can cause one
-//! every ten seconds at most, and a hundred in all. Main invariant: each user has limits of their
-//! own; a snapshot that is requested too soon is made later, once, and is not forgotten.
+//! snapshot every ten seconds, and a hundred in total. Main invariant: each user has separate
+//! limits. A snapshot that is requested too soon is written later, once.
 
 use std::collections::BTreeMap;
 
 use crate::session::crash_watch::Crash;
 
-/// Least time between two snapshots that processes of another user are the reason for, in ns, and
-/// most of them.
+/// Shortest time between two snapshots that processes of another user cause, in ns.
 const PERIOD_NS: u64 = 10_000_000_000;
+/// Most snapshots that processes of another user cause.
 const OTHER_USER_SNAPSHOTS_MAX: u32 = 100;
 
-/// Reasons for a snapshot.
+/// Causes of a snapshot.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SnapshotTriggers {
-    /// True if a program requested one.
+    /// True if a program requested a snapshot.
     pub(crate) is_asked: bool,
     /// Processes that crashed.
     pub(crate) crashes: Vec<Crash>,
@@ -33,20 +33,21 @@ impl SnapshotTriggers {
     }
 }
 
-/// Pending snapshots and their limits, by user number.
+/// Pending snapshots and limits of each user, by user id.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotQuota(BTreeMap<u32, UserQuota>);
 
 #[derive(Debug, Default)]
 struct UserQuota {
     waiting: SnapshotTriggers,
-    /// Snapshots so far, and when the next may be, in ns.
+    /// Number of snapshots so far.
     count: u32,
+    /// Earliest time of the next snapshot, in ns.
     due_ns: u64,
 }
 
 impl SnapshotQuota {
-    /// Adds triggers from this user's processes. Of crashes the first is kept.
+    /// Adds triggers from this user's processes; of several crashes only the first is kept.
     pub(crate) fn request(&mut self, uid: u32, reasons: SnapshotTriggers) {
         if reasons.is_empty() {
             return;
@@ -58,8 +59,7 @@ impl SnapshotQuota {
         }
     }
 
-    /// Returns the triggers that are due at `now_ns`, of all users together: one snapshot serves
-    /// all.
+    /// Returns the triggers of all users that are due at `now_ns`: one snapshot serves all of them.
     pub(crate) fn due(&mut self, now_ns: u64) -> SnapshotTriggers {
         let mut due = SnapshotTriggers::default();
         for (&uid, user) in self.0.iter_mut().filter(|(_, user)| !user.waiting.is_empty()) {

@@ -1,4 +1,4 @@
-//! The line on a terminal that shows how a recording goes.
+//! Line on a terminal that shows the progress of a recording.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use crate::common::numbers::Grouped;
 use crate::notices::Notices;
 use crate::recording::Recording;
 
-/// Period at which it is shown.
+/// Period at which the line is updated.
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
-/// The line that shows how it goes.
+/// Line that shows the number of events and their rate.
 pub(crate) struct StatusLine {
     shown: Instant,
     events: u64,
@@ -20,7 +20,7 @@ impl StatusLine {
         Self { shown: Instant::now(), events: 0 }
     }
 
-    /// Shows it, if it is due.
+    /// Shows the line, if [`STATUS_PERIOD`] has passed.
     pub(crate) fn show(&mut self, notices: &Notices, recording: &Recording) {
         let elapsed = self.shown.elapsed();
         if elapsed < STATUS_PERIOD {

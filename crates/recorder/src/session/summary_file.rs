@@ -1,4 +1,4 @@
-//! Results of a recording, as JSON: `trackway record --summary-json FILE`.
+//! Results of a recording as JSON: `trackway record --summary-json FILE`.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -12,40 +12,40 @@ use crate::kernel::backend;
 use crate::notices::Notices;
 use crate::summary::Summary;
 
-/// The file, which is made before anything is recorded: where it cannot be, nothing is.
+/// Summary file, created before the recording begins: without the file, nothing is recorded.
 #[derive(Debug)]
 pub(crate) struct SummaryFile {
     path: PathBuf,
     file: File,
 }
 
-/// The results of a recording.
+/// Results of a recording.
 #[derive(Debug)]
 pub(crate) struct RunResult {
-    /// Its trace.
+    /// Folder of the trace.
     pub(crate) folder: PathBuf,
-    /// The events of programs; `None`: the trace is not complete.
+    /// Summary of user events; `None` if the trace is not complete.
     pub(crate) programs: Option<Summary>,
-    /// The results for kernel events, if they were recorded.
+    /// Summary of kernel events, if they were recorded.
     kernel: Option<Summary>,
-    /// True if some of those could not be written.
+    /// True if some kernel events could not be written.
     lacks_kernel: bool,
-    /// The end of the command, if there was one, and it has ended.
+    /// End of the command; `None` without a command, or if it has not ended.
     pub(crate) command: Option<CommandEnd>,
 }
 
 impl SummaryFile {
-    /// Makes the file, or empties it.
+    /// Creates or truncates the file.
     ///
     /// # Errors
     ///
-    /// If it cannot be made.
+    /// If the file cannot be created.
     pub(crate) fn create(path: &Path) -> Result<Self, RecordError> {
         let file = File::create(path).map_err(RecordError::io("write", path))?;
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// Writes the results. A failure is only reported: the recording is over.
+    /// Writes the results. An error is only reported, since the recording is over.
     pub(crate) fn write(mut self, result: &RunResult, notices: &Notices) {
         let written = serde_json::to_writer_pretty(&self.file, &result.to_json(notices))
             .map_err(io::Error::from)
@@ -57,7 +57,7 @@ impl SummaryFile {
 }
 
 impl RunResult {
-    /// Makes the results of a recording into this folder, still empty.
+    /// Creates empty results of a recording into `folder`.
     pub(crate) fn new(folder: PathBuf) -> Self {
         Self { folder, programs: None, kernel: None, lacks_kernel: false, command: None }
     }
@@ -97,8 +97,8 @@ fn summary_to_json(summary: &Summary) -> Value {
     object.into()
 }
 
-/// Returns the estimated sizes of buffers that would have kept the lost events, by channel, as far
-/// as they are known.
+/// Returns estimated buffer sizes that would have avoided the losses, by channel, as far as they
+/// are known.
 fn sufficient_sizes_to_json(summary: &Summary) -> Map<String, Value> {
     let known = summary.shortfalls.iter().filter(|one| one.roomless > 0);
     let sizes = known.filter_map(|one| Some((one.channel.clone(), one.enough_bytes?.into())));
@@ -109,7 +109,7 @@ fn kernel_summary_to_json(summary: &Summary) -> Value {
     counts_to_json(summary).into()
 }
 
-/// Returns the counts of both.
+/// Returns the counts that summaries of user events and of kernel events share.
 fn counts_to_json(summary: &Summary) -> Map<String, Value> {
     let lost = summary.lost_by_event.iter().map(|(name, lost)| (name.clone(), (*lost).into()));
     let lost: Map<String, Value> = lost.collect();

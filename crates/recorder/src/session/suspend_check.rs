@@ -1,17 +1,17 @@
-//! Detection of times in which the recorder itself was stopped.
+//! Detection of periods in which the recorder process itself was stopped.
 
 use std::time::{Duration, Instant};
 
 use crate::notices::Notices;
 use crate::window::lease::{lease_ns, renewal_period_ns};
 
-/// Returns the lease, less the time after which it is renewed at the latest.
+/// Returns the lease time minus the longest time between two renewals.
 fn standstill_min() -> Duration {
     Duration::from_nanos(lease_ns() - renewal_period_ns())
 }
 
 /// Detects that this process was stopped (SIGSTOP, a stuck disk) for so long that the lease may
-/// have run out: writers take the recorder for dead then, and their events are lost without being
+/// have expired. Writers then treat the recorder as dead, and their events are lost without being
 /// counted.
 #[derive(Debug)]
 pub(crate) struct SuspendCheck {
@@ -24,7 +24,7 @@ impl SuspendCheck {
         Self { looked: Instant::now(), longest: Duration::ZERO }
     }
 
-    /// Checks the time since the previous call, in each round of the loop that also renews the
+    /// Checks the time since the previous call; called in each round of the loop that renews the
     /// lease.
     pub(crate) fn check(&mut self, notices: &Notices) {
         let stood = self.looked.elapsed();
@@ -35,7 +35,7 @@ impl SuspendCheck {
         }
     }
 
-    /// Restarts the measurement after work that is no stop.
+    /// Restarts the measurement after long work that is no stop.
     pub(crate) fn restart(&mut self) {
         self.looked = Instant::now();
     }

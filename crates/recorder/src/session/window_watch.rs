@@ -1,9 +1,9 @@
-//! The windows that a session records: found as they appear, by inotify, in the folder of all
-//! users' windows.
+//! Discovery of the windows that a session records: inotify reports them as they appear, in the
+//! folder of all users' windows.
 //!
-//! Any user who can make files there can choose their names. A window is a user's if the file
-//! belongs to that user; other faults are found when it is opened. Every list here has a named
-//! maximum.
+//! Any user can create files with any name in that folder. A window belongs to a user if the file
+//! belongs to that user; other faults are found when the window is opened. Every list here has a
+//! named maximum.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::CString;
@@ -25,28 +25,28 @@ use crate::error::{RecordError, io_error};
 use crate::notices::Notices;
 use crate::window::handle::{self, WindowHandle};
 
-/// Most windows that one user may have in a session's life: each takes address space for good.
+/// Most windows of one user in a session's life: each takes address space permanently.
 const WINDOWS_PER_USER_MAX: u32 = 16;
 /// Most names that wait to be examined.
 const PENDING_NAMES_MAX: usize = 4096;
-/// Most names that are examined in one turn.
+/// Most names that are examined in one poll.
 const NAMES_PER_POLL_MAX: usize = 16;
-/// Most users without a recorded window that are remembered and reported.
+/// Most users without a recorded window that are kept and reported.
 const REFUSED_MAX: usize = 256;
-/// Least time between two reads of new names, in ns.
+/// Shortest time between two reads of new names, in ns.
 const READ_PERIOD_MIN_NS: u64 = 5_000_000;
-/// Time until the next attempt after a transient failure to open a window, in ns; doubled each
-/// time.
+/// Time until the next attempt after a transient failure to open a window, in ns; doubled after
+/// each attempt.
 const RETRY_NS: u64 = 5_000_000_000;
-/// Time after which the whole folder is read because names were dropped, in ns.
+/// Time until the whole folder is read after names were dropped, in ns.
 const RESCAN_NS: u64 = 1_000_000_000;
 
-/// The users whose windows are recorded.
+/// Users whose windows are recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// The recorder's user alone: the default of sessions.
+    /// Only the recorder's user: the default of sessions.
     Own,
-    /// These users, whether or not they have a window.
+    /// These users, even if they have no window yet.
     These(Vec<u32>),
     /// All users who have a window.
     All,
@@ -59,7 +59,7 @@ impl Scope {
     ///
     /// # Errors
     ///
-    /// If there is no such user, or this one may not record that user.
+    /// If a user does not exist, or this user may not record the user.
     pub(crate) fn of(users: &[String]) -> Result<Self, RecordError> {
         let own = crate::common::user::effective_uid();
         let refuse = |why: String| {
@@ -85,8 +85,8 @@ impl Scope {
         Ok(if uids.is_empty() { Self::Own } else { Self::These(uids.into_iter().collect()) })
     }
 
-    /// Returns the users whose windows are made if missing, so that no event of their programs is
-    /// lost: those that were named, and this one.
+    /// Returns the users whose windows are created if missing, so that no event of their programs
+    /// is lost: the named users, or else this user.
     fn users_needing_windows(&self) -> Vec<u32> {
         match self {
             Self::Own | Self::All => vec![crate::common::user::effective_uid()],
@@ -105,37 +105,37 @@ impl Scope {
     }
 }
 
-/// The windows of a session's users, as they appear.
+/// Finder of the windows of a session's users, as windows appear.
 #[derive(Debug)]
 pub(crate) struct WindowFinder {
     scope: Scope,
     folder: PathBuf,
     names: Option<Names>,
-    /// Numbers in names that have come, in the order in which they came.
+    /// User numbers in the names of windows to examine, in order of arrival.
     waiting: VecDeque<u32>,
-    /// When the whole folder is to be read, in ns.
+    /// Time at which the whole folder must be read, in ns.
     rescan_ns: Option<u64>,
-    /// Time at which names are read again, in ns: a process that makes files without end must not
-    /// keep the recorder from its work.
+    /// Time at which names are read again, in ns. A process that creates files endlessly must not
+    /// block the recorder.
     rest_ns: u64,
-    /// Windows that were opened, by user.
+    /// Number of windows that were opened, by user.
     opened: BTreeMap<u32, u32>,
     refused: BTreeMap<u32, RefusedUser>,
-    /// Users whose windows are not recorded because there are too many.
+    /// Users whose windows are not recorded because the limits are reached.
     excess_users: BTreeSet<u32>,
 }
 
 /// A user whose window is not recorded.
 #[derive(Debug, Clone, Copy)]
 struct RefusedUser {
-    /// Device and inode: another file may be good.
+    /// Device and inode of the refused window; another file may be valid.
     file: (u64, u64),
-    /// When it is tried again, and how long that was waited for, in ns; none: never.
+    /// Time of the next attempt, and the wait before it, in ns; `None` for no further attempt.
     retry: Option<(u64, u64)>,
 }
 
 impl WindowFinder {
-    /// Makes a finder for these users, which watches the folder from here on.
+    /// Creates a finder for these users, which watches the folder from now on.
     pub(crate) fn new(scope: Scope) -> Result<Self, RecordError> {
         let folder = handle::window_folder();
         let watch = || {
@@ -164,29 +164,29 @@ impl WindowFinder {
         &self.scope
     }
 
-    /// Returns the descriptor to wait for.
+    /// Returns the inotify descriptor to wait for.
     pub(crate) fn fd(&self) -> Option<i32> {
         let names = self.names.as_ref().filter(|_| monotonic_ns() >= self.rest_ns);
         names.map(|names| names.fd().raw())
     }
 
-    /// Returns the longest time until the next poll, in ns; `None`: until the descriptor is ready.
+    /// Returns the longest time until the next poll, in ns; `None`: until [`Self::fd`] is ready.
     pub(crate) fn poll_timeout_ns(&self) -> Option<u64> {
         let rest_ns = self.rest_ns.saturating_sub(monotonic_ns());
         (rest_ns > 0 || !self.waiting.is_empty()).then_some(rest_ns.min(READ_PERIOD_MIN_NS))
     }
 
-    /// Returns true if windows that were found wait to be opened.
+    /// Returns true if some windows were found but not opened yet.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Returns the number of users that are not recorded because there are too many.
+    /// Returns the number of users that are not recorded because the limits are reached.
     pub(crate) fn excess_users(&self) -> usize {
         self.excess_users.len()
     }
 
-    /// Opens the windows that exist at the beginning, and makes missing ones of the named users.
+    /// Opens the windows that exist at first, and creates missing windows of the named users.
     pub(crate) fn open_initial_windows(
         &mut self,
         now_ns: u64,
@@ -211,8 +211,8 @@ impl WindowFinder {
         made
     }
 
-    /// Returns windows that have appeared and are to be recorded, and the errors of others.
-    /// `is_recorded` returns true for a file that is recorded already.
+    /// Returns new windows that must be recorded, and the errors of others. `is_recorded` returns
+    /// true for a file that is already recorded.
     pub(crate) fn poll(
         &mut self,
         now_ns: u64,
@@ -230,7 +230,7 @@ impl WindowFinder {
         found
     }
 
-    /// Notes which names have come, and which are due again.
+    /// Queues the names that have arrived, and the refused users that are due again.
     fn take_names(&mut self, now_ns: u64) {
         if now_ns < self.rest_ns {
             return;
@@ -263,14 +263,14 @@ impl WindowFinder {
                 && let Some(number) = outer_user(uid)
             {
                 refused.retry = Some((now_ns + 2 * waited, 2 * waited));
-                // As if there had been no file.
+                // Treat the file as unknown, so that it is examined again.
                 refused.file = (0, 0);
                 self.waiting.push_back(number);
             }
         }
     }
 
-    /// Opens the window whose name has this number, if it is one to be recorded.
+    /// Opens the window whose name has this number, if the window must be recorded.
     fn open_window(
         &mut self,
         number: u32,
@@ -280,8 +280,8 @@ impl WindowFinder {
         let path = self.folder.join(format!("trackway-{number}-v{ABI_VERSION}"));
         let status = fs::symlink_metadata(path).ok()?;
         let (uid, file) = (status.uid(), (status.dev(), status.ino()));
-        // A file of this name that belongs to another user: none of the named user's programs would
-        // use it.
+        // The file belongs to another user than its name: no program of the named user would use
+        // it.
         if !status.is_file() || outer_user(uid) != Some(number) || !self.scope.includes_user(uid) {
             return None;
         }
@@ -301,7 +301,7 @@ impl WindowFinder {
         *self.opened.entry(uid).or_default() += 1;
         match WindowHandle::open_for(&self.folder, uid, false) {
             Ok(handle) => Some((uid, Ok(handle))),
-            // It was removed since.
+            // The window was removed meanwhile.
             Err(RecordError::Window(_, OpenError::Absent)) => None,
             Err(error) => {
                 self.note_refused(uid, file, now_ns);
@@ -310,7 +310,7 @@ impl WindowFinder {
         }
     }
 
-    /// Notes that a window could not be recorded: it is tried again later.
+    /// Notes that a window could not be recorded, so that it is tried again later.
     pub(crate) fn note_refused(&mut self, uid: u32, file: (u64, u64), now_ns: u64) {
         let known = self.refused.get(&uid).and_then(|refused| refused.retry);
         let retry = known.or(Some((now_ns + RETRY_NS, RETRY_NS)));
@@ -319,7 +319,7 @@ impl WindowFinder {
         }
     }
 
-    /// Notes that a window is recorded.
+    /// Notes that the user's window is recorded.
     pub(crate) fn note_recorded(&mut self, uid: u32) {
         self.refused.remove(&uid);
     }
@@ -330,7 +330,7 @@ fn window_file_id(folder: &Path, uid: u32) -> Option<(u64, u64)> {
     Some((status.dev(), status.ino()))
 }
 
-/// Parses the number in a window's name, if it is one of this version's.
+/// Parses the number in a window's name, if the name has this version of the window format.
 fn parse_window_name(name: &[u8]) -> Option<u32> {
     let name = std::str::from_utf8(name).ok()?;
     let (number, version) = name.strip_prefix("trackway-")?.split_once("-v")?;

@@ -1,42 +1,42 @@
-//! A trace that cannot be written for a while: notices about it, and the time of the next attempt.
+//! State of a trace that temporarily cannot be written: notices, and the time of the next attempt.
 //!
-//! Main invariant: an error is reported once, however often it occurs, and its end only when a
-//! packet has been written: a poll that had nothing to write proves nothing.
+//! Main invariant: each error is reported once, however often it occurs. Its end is reported only
+//! when a packet has been written: a poll that had nothing to write proves nothing.
 
 use trackway_sys::clock::monotonic_ns;
 
 use crate::error::RecordError;
 use crate::notices::Notices;
 
-/// Time after an error of writing until the next attempt, in ns.
+/// Time from a write error until the next attempt, in ns.
 pub(crate) const STALL_NS: u64 = 200_000_000;
 
-/// The error that keeps a trace from being written, if any.
+/// Error that prevents writing of a trace, if any.
 #[derive(Debug, Default)]
 pub(crate) struct WriteStall(Option<StallReason>);
 
 #[derive(Debug)]
 struct StallReason {
     why: String,
-    /// Bytes of the trace when the error was reported.
+    /// Size of the trace in bytes when the error was reported.
     bytes: u64,
-    /// When it is tried again, in ns.
+    /// Time of the next attempt, in ns.
     due_ns: u64,
 }
 
 impl WriteStall {
-    /// Returns true if it could be written, as far as is known.
+    /// Returns true if no error prevents writing, as far as is known.
     pub(crate) const fn is_over(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Returns the time until the next attempt is worthwhile, in ns; zero: now.
+    /// Returns the time until the next attempt, in ns; zero if it is due.
     pub(crate) fn retry_in_ns(&self) -> u64 {
         self.0.as_ref().map_or(0, |reason| reason.due_ns.saturating_sub(monotonic_ns()))
     }
 
-    /// Notes that the trace, which has so many bytes, cannot be written; reports a new error. Each
-    /// line begins with `prefix`.
+    /// Notes that the trace, which has `bytes` bytes, cannot be written; reports a new error. Each
+    /// line of the report begins with `prefix`.
     pub(crate) fn note_error(
         &mut self,
         error: &RecordError,
@@ -58,8 +58,7 @@ impl WriteStall {
         }
     }
 
-    /// Notes that a poll has met no error; reports the end of a stall if the trace has become
-    /// longer.
+    /// Notes that a poll had no error; reports the end of a stall if the trace has grown.
     pub(crate) fn note_success(&mut self, bytes: u64, prefix: &str, notices: &Notices) {
         if self.0.take_if(|reason| bytes > reason.bytes).is_some() {
             notices.report(format_args!("{prefix}events are written again"));

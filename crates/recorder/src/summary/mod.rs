@@ -1,4 +1,4 @@
-//! The results of a recording, as text.
+//! Results of a recording, as text.
 
 pub(crate) mod shortfall;
 
@@ -8,43 +8,43 @@ use crate::common::numbers::{Counted, Grouped};
 use crate::notices::Notices;
 use crate::summary::shortfall::{Shortfall, SizeSource};
 
-/// The results of a recording.
+/// Results of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Events that were written to the trace.
+    /// Number of events that were written to the trace.
     pub recorded: u64,
-    /// Events that found no space.
+    /// Number of events that found no space.
     pub lost: u64,
-    /// Events that newer ones overwrote.
+    /// Number of events that newer events overwrote.
     pub overwritten: u64,
-    /// Recorded events whose files were deleted for newer ones, as configured.
+    /// Number of recorded events whose files were deleted for newer files, as configured.
     pub deleted: u64,
-    /// Records with a field that was cut to fit, those overwritten since included.
+    /// Number of records with a field that was cut to fit, including records overwritten later.
     pub cut: u64,
-    /// The event of which a record was cut last, if its name can be read.
+    /// Name of the event with the latest cut record, if the name can be read.
     pub cut_last: Option<String>,
-    /// Sub-buffers that could not be read because a process overwrote them.
+    /// Number of sub-buffers that could not be read because a process overwrote them.
     pub damaged: u64,
-    /// Sub-buffers in which a writer was killed between reserve and commit (`--reserve lockless`):
-    /// their events are lost, and counted as such.
+    /// Number of sub-buffers in which a writer was killed between reserve and commit (`--reserve
+    /// lockless`): their events are lost, and counted as lost.
     pub holes: u64,
-    /// Processes that took part.
+    /// Number of processes that took part.
     pub processes: u64,
-    /// Number of those processes that became another user during the recording (setuid(2)) and are
-    /// not recorded since.
+    /// Number of processes that became another user during the recording (setuid(2)), and are not
+    /// recorded since then.
     pub departed: u64,
-    /// Bytes of the trace.
+    /// Size of the trace in bytes.
     pub bytes: u64,
-    /// Events with the most losses, most first.
+    /// Names of the events with the most losses, in descending order.
     pub lost_by_event: Vec<(String, u64)>,
-    /// Settings that would have kept the lost events, by channel.
+    /// Settings that would have avoided the losses, by channel.
     pub shortfalls: Vec<Shortfall>,
 }
 
-/// Events that the summary names losses of.
+/// Highest number of events whose losses the summary reports by name.
 pub(crate) const LOST_SHOWN_MAX: usize = 5;
 
-/// Reports the losses of each of those events.
+/// Reports the losses of the first [`LOST_SHOWN_MAX`] events in `by_event`.
 pub(crate) fn report_lost(by_event: &[(String, u64)], notices: &Notices) {
     for (name, lost) in by_event.iter().take(LOST_SHOWN_MAX) {
         let loss = format!("lost {}", Grouped(*lost));
@@ -53,7 +53,7 @@ pub(crate) fn report_lost(by_event: &[(String, u64)], notices: &Notices) {
 }
 
 impl Summary {
-    /// Adds the results of the same session in another user's window: its processes are others.
+    /// Adds the results of a session in another user's window, whose processes are different ones.
     pub(crate) fn add_window(&mut self, other: Self) {
         let processes = self.processes.saturating_add(other.processes);
         let departed = self.departed.saturating_add(other.departed);
@@ -61,7 +61,7 @@ impl Summary {
         (self.processes, self.departed) = (processes, departed);
     }
 
-    /// Reports one line, in a form that scripts may read, then the losses.
+    /// Reports one line that scripts may parse, then the losses.
     pub fn report(&self, notices: &Notices, folder: &std::path::Path, overwrite: bool) {
         let overwritten = match overwrite {
             true => format!(", {} overwritten", Grouped(self.overwritten)),
@@ -84,7 +84,7 @@ impl Summary {
         self.report_departed(notices);
     }
 
-    /// Reports the settings that would have kept the lost events, as far as they are known.
+    /// Reports the settings that would have avoided the losses, as far as they are known.
     pub(crate) fn hint_what_keeps(&self, source: SizeSource, notices: &Notices) {
         for shortfall in &self.shortfalls {
             shortfall.report(self.lost, source, notices);
@@ -96,7 +96,7 @@ impl Summary {
         if self.lost == 0 { String::new() } else { format!("{} lost", Grouped(self.lost)) }
     }
 
-    /// Returns true if no event was emitted, as far as is known.
+    /// Returns true if no event occurred, as far as is known.
     pub(crate) fn is_nothing(&self) -> bool {
         *self
             == Self {
@@ -121,7 +121,7 @@ impl Summary {
         notices.report_with_loss(format_args!("{line}"), &self.shown_loss());
     }
 
-    /// Reports the number of such events that were deleted on the disk for newer ones, if any.
+    /// Reports how many of the `events` were deleted on disk for newer events, if any.
     pub fn report_deleted(&self, events: &str, notices: &Notices) {
         if self.deleted > 0 {
             notices.report(format_args!(
@@ -132,7 +132,7 @@ impl Summary {
         }
     }
 
-    /// Reports the number of processes that left this recording's window, if any.
+    /// Reports the number of processes that left the recorded window, if any.
     pub fn report_departed(&self, notices: &Notices) {
         if self.departed > 0 {
             notices.report(format_args!(
@@ -144,7 +144,7 @@ impl Summary {
         }
     }
 
-    /// Reports the number of records that were cut, if any: a sequence does not show it.
+    /// Reports the number of records that were cut, if any: a cut sequence does not show the cut.
     pub fn report_cut(&self, notices: &Notices) {
         if self.cut == 0 {
             return;
@@ -179,7 +179,7 @@ impl Summary {
     }
 }
 
-/// Reports the number of events that found no entry in the window's table, if any.
+/// Reports the number of events that found no entry in the window's event table, if any.
 pub(crate) fn report_refused(notices: &Notices, refused: u32, window: &std::path::Path) {
     if refused == 0 {
         return;

@@ -1,52 +1,52 @@
 //! Causes of a channel's losses, and the settings that would have prevented them.
 //!
-//! Sizes are estimates. A loss for another reason than lack of space is never attributed to the
-//! buffer's size.
+//! Sizes are estimates. The buffer size is never reported as the cause of a loss that had another
+//! cause than lack of space.
 
 use std::fmt::{Display, Formatter};
 
 use crate::common::numbers::Grouped;
 use crate::notices::Notices;
 
-/// The causes of a channel's losses.
+/// Causes of a channel's losses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shortfall {
-    /// The channel.
+    /// Name of the channel.
     pub(crate) channel: String,
-    /// Events lost for lack of space.
+    /// Number of events lost for lack of buffer space.
     pub(crate) roomless: u64,
-    /// The `buffer-size` that would have kept them, in bytes; `None`: it is not known.
+    /// Value of `buffer-size` that would have avoided the losses, in bytes; `None` if unknown.
     pub(crate) enough_bytes: Option<u64>,
-    /// True if memory for buffers could not be taken.
+    /// True if memory for buffers could not be allocated.
     pub(crate) is_memory_short: bool,
-    /// The largest record that no sub-buffer can hold, in bytes.
+    /// Size of the largest record that no sub-buffer can hold, in bytes.
     pub(crate) oversized_bytes: Option<u64>,
-    /// `buffer-size` with sub-buffers that can hold it, in bytes.
+    /// Value of `buffer-size` whose sub-buffers can hold the largest record, in bytes.
     pub(crate) holding_bytes: Option<u64>,
-    /// Events that found no space in processes that have not mapped all buffers.
+    /// Number of events that found no space in processes that have not mapped all buffers.
     pub(crate) unmapped: u64,
 }
 
-/// The option by which the user sets the size of a channel's buffers.
+/// Place where the user specifies the size of a channel's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SizeSource {
-    /// By an option, of the only channel.
+    /// A command-line option, for the only channel.
     Option,
-    /// For each channel.
+    /// The specification of each channel.
     Channel,
-    /// For each channel, in the file of `--config`.
+    /// The specification of each channel in the file of `--config`.
     Config,
 }
 
 impl Shortfall {
-    /// Returns true if it has nothing to report.
+    /// Returns true if the shortfall has nothing to report.
     pub(crate) fn is_empty(&self) -> bool {
         self.roomless == 0 && self.oversized_bytes.is_none() && self.unmapped == 0
     }
 
-    /// Adds the shortfall of the same channel in another window.
+    /// Adds the shortfall of this channel in another window.
     pub(crate) fn add(&mut self, other: &Self) {
-        // A window whose size is unknown makes that of all unknown.
+        // If the size is unknown for one window, it is unknown for all.
         let is_known = |part: &Self| part.roomless == 0 || part.enough_bytes.is_some();
         let are_known = is_known(self) && is_known(other);
         self.enough_bytes = self.enough_bytes.max(other.enough_bytes).filter(|_| are_known);
@@ -57,7 +57,7 @@ impl Shortfall {
         self.unmapped = self.unmapped.saturating_add(other.unmapped);
     }
 
-    /// Reports the settings that would have kept its part of the `lost` events.
+    /// Reports the settings that would have avoided this channel's share of the `lost` events.
     pub(crate) fn report(&self, lost: u64, source: SizeSource, notices: &Notices) {
         let size = |bytes| SizeOf { source, channel: &self.channel, bytes };
         let fewer = match source {
@@ -101,7 +101,7 @@ impl Shortfall {
     }
 }
 
-/// A size of buffers, as a hint names it.
+/// Buffer size in a hint.
 #[derive(Debug, Clone, Copy)]
 enum Size {
     About(u64),
@@ -110,7 +110,7 @@ enum Size {
     Smaller,
 }
 
-/// `a --buffer-size of about 8M`, `a larger buffer-size of channel 'x'`.
+/// Displays a size setting: `a --buffer-size of about 8M`, `a larger buffer-size of channel 'x'`.
 struct SizeOf<'a> {
     source: SizeSource,
     channel: &'a str,
@@ -143,7 +143,7 @@ impl Display for SizeOf<'_> {
     }
 }
 
-/// Returns a size in the form of an option: `16M`.
+/// Formats a size as the value of an option: `16M`.
 fn format_size_argument(bytes: u64) -> String {
     let units = [(30, "G"), (20, "M"), (10, "K")];
     let whole =

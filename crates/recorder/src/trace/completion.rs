@@ -7,10 +7,10 @@
 //! ended=20261121T093000Z by=recover memory=gone
 //! ```
 //!
-//! It is written last. A trace without it whose recorder is dead lacks the events that were in
-//! memory, and readers report that. `events` of `recover` counts those that were found in memory;
-//! `damaged` counts sub-buffers. The mark does not prove that the streams are on the disk: like any
-//! program's data, the latest writes may be lost if the machine loses its power.
+//! The recorder writes the mark last. A trace without mark whose recorder is dead lacks the events
+//! that were in memory, and readers report that. `events` of `recover` counts the events that were
+//! found in memory; `damaged` counts sub-buffers. The mark does not prove that the streams are on
+//! the disk: like any program's data, the latest writes may be lost if the machine loses its power.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -23,26 +23,26 @@ use crate::common::date::format_utc;
 use crate::summary::Summary;
 use crate::trace::progress_file;
 
-/// Name of the mark; `reader::recording` reads it.
+/// File name of the mark; `reader::recording` reads the file.
 const MARK_FILE: &str = "complete";
 
 /// The process that completed a trace, with its results.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CompletedBy<'a> {
-    /// Its recorder, at the end.
+    /// The trace's recorder, when the session ended.
     Record(&'a Summary),
     /// A process that recovered the trace from memory, after its recorder was killed.
     Recover(&'a Summary),
-    /// A process that recovered the trace after the memory was lost: the trace has all that was
-    /// written.
+    /// A process that recovered the trace after the memory was lost: the trace keeps what was
+    /// written before.
     Assumption,
 }
 
-/// Marks the trace whose folder of facts is `folder`.
+/// Writes the mark of a trace into its facts folder `folder`.
 ///
 /// # Errors
 ///
-/// If the mark cannot be written; then there is none, or an earlier one.
+/// If the mark cannot be written; an earlier mark then stays.
 pub(crate) fn mark_complete(folder: &Path, by: CompletedBy<'_>) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -61,23 +61,23 @@ pub(crate) fn mark_complete(folder: &Path, by: CompletedBy<'_>) -> io::Result<()
         .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&next, folder.join(MARK_FILE)));
     if let Err(error) = written {
-        // A partial file takes space that is missing.
+        // A partial file would occupy scarce disk space.
         let _ = fs::remove_file(&next);
         return Err(error);
     }
     if matches!(by, CompletedBy::Recover(_) | CompletedBy::Assumption) {
         progress_file::remove_stale_file(folder);
     }
-    // Not all file systems support it; the mark is there all the same.
+    // Not all file systems can sync a folder; the mark is written anyway.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }
 
-/// Takes the mark away that may be in the folder of facts `folder`, of whatever was there before.
+/// Removes any mark of an earlier trace from the facts folder `folder`.
 ///
 /// # Errors
 ///
-/// If there is one, and it cannot be removed.
+/// If a mark exists and cannot be removed.
 pub(crate) fn remove_mark(folder: &Path) -> io::Result<()> {
     match fs::remove_file(folder.join(MARK_FILE)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -85,7 +85,7 @@ pub(crate) fn remove_mark(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns true if the folder of facts `folder` has a mark.
+/// Returns true if the facts folder `folder` has a mark.
 pub(crate) fn is_marked(folder: &Path) -> bool {
     folder.join(MARK_FILE).exists()
 }

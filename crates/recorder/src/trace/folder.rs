@@ -1,11 +1,12 @@
-//! A folder that is found again wherever it is moved.
+//! A folder handle that finds its folder again after a move.
 //!
-//! Users move traces while they are recorded. Files that are made later (the stream of a CPU that
-//! was idle so far) must go to the folder where the others are.
+//! Users move traces while they are recorded. Files that are made later, such as the stream of a
+//! CPU that was idle so far, must go to the folder of the existing files.
 //!
-//! Root also records into folders that lie in other users' folders. A user who may rename a
-//! folder's parent redirects every access by path. So files are made, written and removed below the
-//! open folder, one name after the other, none of them a link (docs/design/0004-privileges.md).
+//! Root also records into folders inside other users' folders. A user who may rename a folder's
+//! parent can redirect every access by path. So the recorder makes, writes and removes files below
+//! the open folder, one path component after the other, and follows no link
+//! (docs/design/0004-privileges.md).
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -17,14 +18,14 @@ use std::path::{Path, PathBuf};
 use crate::common::files::Removed;
 use crate::trace::fuse_owner;
 
-/// End of the links in /proc whose targets were removed: proc(5).
+/// Suffix of /proc link targets that were removed: proc(5).
 const REMOVED_SUFFIX: &[u8] = b" (deleted)";
 
-/// A folder, opened.
+/// An open folder of a trace.
 #[derive(Debug)]
 pub(crate) struct TraceFolder {
     folder: File,
-    /// Its path when it was opened: for messages, and for systems without /proc.
+    /// Path of the folder when it was opened: for messages, and for systems without /proc.
     path: PathBuf,
 }
 
@@ -34,19 +35,19 @@ impl TraceFolder {
         Ok(Self::of(File::open(path)?, path))
     }
 
-    /// Opens a folder that need not be readable: it is only to be found again.
+    /// Opens a folder that need not be readable, only to find it again.
     pub(crate) fn open_to_find(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY);
         Ok(Self::of(options.open(path)?, path))
     }
 
-    /// Makes it from this folder, which was opened at `path`.
+    /// Makes the handle from an open folder, which was opened at `path`.
     pub(crate) fn of(folder: File, path: &Path) -> Self {
         Self { folder, path: path.to_owned() }
     }
 
-    /// Opens the folder of this name in it, which is no link. It may belong to any user.
+    /// Opens the subfolder `name`, which must not be a link. The subfolder may belong to any user.
     pub(crate) fn open_folder(&self, name: impl AsRef<Path>) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
@@ -54,8 +55,8 @@ impl TraceFolder {
         Ok(Self::of(options.open(self.current_path()?.join(name))?, &self.path.join(name)))
     }
 
-    /// Opens the folder at these names, each the name of a folder in the one before. None is a
-    /// link, and all belong to us: no other user can replace one, or add to it.
+    /// Opens the folder at the path of these names. None of its folders is a link, and all belong
+    /// to this user, so that no other user can replace one or add to it.
     pub(crate) fn open_below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<Self> {
         let mut folder = self.reopen_folder()?;
         for name in names {
@@ -65,7 +66,8 @@ impl TraceFolder {
         Ok(folder)
     }
 
-    /// Opens the folder at these names, as [`Self::open_below`] does, and makes missing ones.
+    /// Opens the folder at the path of these names, like [`Self::open_below`], and makes missing
+    /// folders.
     pub(crate) fn make_below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<Self> {
         let mut folder = self.reopen_folder()?;
         for name in names {
@@ -78,16 +80,18 @@ impl TraceFolder {
         Ok(folder)
     }
 
-    /// Removes the folder at these names, as in [`Self::open_below`], with its contents.
+    /// Removes the folder at the path of these names with its contents; checks like
+    /// [`Self::open_below`].
     pub(crate) fn remove_below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<()> {
         let Some((last, above)) = names.split_last() else { return Ok(()) };
         let above = self.open_below(above)?;
         above.open_below(&[last])?;
-        // Which follows no link, in whatever is of that name by then.
+        // This call follows no link, even if the folder was replaced meanwhile.
         fs::remove_dir_all(above.current_path()?.join(last.as_ref()))
     }
 
-    /// Removes the folder at these names, and those of its parents among them that become empty.
+    /// Removes the folder at the path of these names, and then each parent on the path that is
+    /// empty.
     pub(crate) fn remove_chain<N: AsRef<str>>(&self, names: &[N]) -> io::Result<()> {
         let removed = self.remove_below(names);
         for many in (1..names.len()).rev() {
@@ -96,7 +100,7 @@ impl TraceFolder {
         removed
     }
 
-    /// Removes it if nothing is in it.
+    /// Removes the folder if it is empty.
     pub(crate) fn remove_if_empty(&self) -> io::Result<()> {
         let now = self.current_path()?;
         let name = fs::read_link(&now).unwrap_or_else(|_| now.clone());
@@ -111,15 +115,15 @@ impl TraceFolder {
         Ok(Self { path: path.to_owned(), ..above })
     }
 
-    /// Opens the same folder again.
+    /// Opens another handle for the folder.
     pub(crate) fn reopen_folder(&self) -> io::Result<Self> {
         Ok(Self::of(self.folder.try_clone()?, &self.path))
     }
 
-    /// Checks that the folder belongs to the user whose files we make in it. (A file system may map
-    /// us to another user, as NFS does root, or map all files to one user.)
+    /// Checks that the folder belongs to the user to whom new files in it belong. (A file system
+    /// may map the recorder to another user, as NFS maps root, or map all files to one user.)
     fn check_owner(&self) -> io::Result<()> {
-        /// Readers pass over names that begin with a dot.
+        /// Readers skip names that begin with a dot.
         const PROBE: &str = ".whose";
         // The owners that another user's FUSE server reports prove nothing.
         fuse_owner::check_server(&self.folder)?;
@@ -140,11 +144,11 @@ impl TraceFolder {
         self.folder.metadata()
     }
 
-    /// Returns a path that leads to it wherever it is now, in this process.
+    /// Returns a path, valid in this process, to the folder at its current place.
     ///
     /// # Errors
     ///
-    /// If it was removed, or its place is unknown: another folder may be at its path.
+    /// If the folder was removed, or its place is unknown: another folder may be at its old path.
     pub(crate) fn current_path(&self) -> io::Result<PathBuf> {
         if self.is_at(&self.proc_link())? {
             return match self.is_removed() {
@@ -152,14 +156,15 @@ impl TraceFolder {
                 false => Ok(self.proc_link()),
             };
         }
-        // There is no /proc.
+        // This system has no /proc.
         match self.is_at(&self.path)? {
             true => Ok(self.path.clone()),
             false => Err(io::Error::new(io::ErrorKind::NotFound, "its folder was moved")),
         }
     }
 
-    /// Its name now: `named`, if that is it, else the kernel's.
+    /// Returns the folder's current name: `named` if that leads to the folder, otherwise the
+    /// kernel's name.
     ///
     /// # Errors
     ///
@@ -178,26 +183,27 @@ impl TraceFolder {
 
     /// Returns true if the folder is known to be removed.
     pub(crate) fn is_removed(&self) -> bool {
-        // Not all file systems report a folder without links; the kernel's name of it shows that.
+        // Some file systems do not report a link count of 0; the kernel's name of the folder shows
+        // the removal.
         fs::read_link(self.proc_link()).is_ok_and(|target| {
             let is_said = target.as_os_str().as_bytes().ends_with(REMOVED_SUFFIX);
             is_said && self.is_at(&target).is_ok_and(|is_its_name| !is_its_name)
         })
     }
 
-    /// Returns the kernel's link to it.
+    /// Returns the path of the kernel's link to the folder.
     fn proc_link(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()))
     }
 
-    /// Returns true if it is at `path`.
+    /// Returns true if the folder is at `path`.
     fn is_at(&self, path: &Path) -> io::Result<bool> {
         let identity = |of: fs::Metadata| (of.dev(), of.ino());
         let ours = identity(self.folder.metadata()?);
         Ok(fs::metadata(path).is_ok_and(|there| identity(there) == ours))
     }
 
-    /// Returns its path when it was opened.
+    /// Returns the folder's path when it was opened.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -239,7 +245,7 @@ mod tests {
         );
         fs::create_dir(&path).expect("a folder");
         assert!(place.current_path().is_err());
-        // A name like those of removed ones.
+        // This name looks like the name of a removed folder.
         let odd = folder.join("odd (deleted)");
         fs::create_dir(&odd).expect("a folder");
         assert!(TraceFolder::open(&odd).expect("a folder").current_path().is_ok());
@@ -252,7 +258,7 @@ mod tests {
         fs::create_dir(&before).expect("a folder");
         fs::create_dir_all(victim.join("kernel/index")).expect("a folder");
         let place = TraceFolder::open(&before).expect("a folder");
-        // A user who may rename it redirects accesses by path.
+        // A user who may rename the folder redirects accesses by path.
         fs::rename(&before, &after).expect("moved");
         std::os::unix::fs::symlink(&victim, &before).expect("a link");
         let made = place.make_below(&["kernel", "trackway"]).expect("made");
@@ -261,7 +267,7 @@ mod tests {
         assert!(place.make_below(&["kernel", "trackway"]).is_ok(), "it is there, and ours");
         place.remove_below(&["kernel"]).expect("ours");
         assert!(!after.join("kernel").exists() && victim.join("kernel/index").is_dir());
-        // So does a user who may write there.
+        // A user who may write to the parent folder also redirects accesses.
         std::os::unix::fs::symlink(victim.join("kernel"), after.join("kernel")).expect("a link");
         for names in [&["kernel"][..], &["kernel", "index"]] {
             assert!(

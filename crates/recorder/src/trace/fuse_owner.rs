@@ -1,9 +1,9 @@
-//! The server of a folder's file system. A file system in user space (FUSE) reports any owner for
-//! each file and any file at each name, and may answer differently each time. So the owners that it
-//! reports prove nothing, and a name that was a file may be a link the next time.
+//! The server of a folder's file system. A file system in user space (FUSE) can report any owner
+//! and any kind for each name, and change its answer each time. So the reported owners prove
+//! nothing, and a name may change from a file to a link.
 //!
-//! The server cannot forge data of the kernel: that it is FUSE (statfs(2)), the number of its
-//! device (fstat(2)), and the user who opened /dev/fuse for it, in the mount's options (proc(5)).
+//! The server cannot forge data of the kernel: the file system type FUSE (statfs(2)), the device
+//! number (fstat(2)), and the user who opened /dev/fuse, in the mount options (proc(5)).
 
 use std::ffi::CString;
 use std::fs;
@@ -14,18 +14,18 @@ use trackway_sys::mount;
 
 /// FUSE_SUPER_MAGIC (linux/magic.h).
 const FUSE_MAGIC: u64 = 0x6573_5546;
-/// Served by the machine that ours is a guest of.
+/// File system type that the host of this virtual machine serves.
 const VIRTIOFS_TYPE: &str = "virtiofs";
 
-/// Checks that the contents of this folder are reported by us, root or the kernel.
+/// Checks that this user, root or the kernel reports the contents of this folder.
 ///
 /// # Errors
 ///
 /// If another user serves the file system, or its server is unknown.
 pub(crate) fn check_server(folder: &fs::File) -> io::Result<()> {
     let path = CString::new(format!("/proc/self/fd/{}", folder.as_raw_fd()))?;
-    // (Without /proc, the descriptor's own device does not show it. Such a folder counts as local,
-    // as do all folders whose statfs(2) is refused.)
+    // (Without /proc, this call does not show FUSE. Such a folder counts as local, as do all
+    // folders whose statfs(2) is refused.)
     if mount::magic_of(&path) != Ok(FUSE_MAGIC) {
         return Ok(());
     }
@@ -57,11 +57,11 @@ enum Server {
     Machine,
 }
 
-/// Returns the server of this device's file system, by the lines of mountinfo: `36 35 98:0 /root
+/// Returns the server of this device's file system, from the lines of mountinfo: `36 35 98:0 /root
 /// /where rw,noatime master:1 - TYPE SOURCE rw,user_id=1000,…`.
 fn find_server(mounts: &str, device: &str) -> Option<Server> {
     mounts.lines().find_map(|line| {
-        // No field in front has blanks: those of names are written as numbers.
+        // No field before the separator contains blanks: mountinfo escapes them as octal numbers.
         let (front, behind) = line.split_once(" - ")?;
         if front.split(' ').nth(2) != Some(device) {
             return None;
@@ -71,8 +71,8 @@ fn find_server(mounts: &str, device: &str) -> Option<Server> {
         if kind == VIRTIOFS_TYPE {
             return Some(Server::Machine);
         }
-        // The kernel's own options stand before those of the server, which are its `fsname` and
-        // `subtype` alone, in other fields.
+        // The kernel's own options precede the server's options. A FUSE server sets only its
+        // `fsname` and `subtype`, which are in other fields.
         let user = options.split(',').find_map(|option| option.strip_prefix("user_id="))?;
         user.parse().ok().map(Server::User)
     })
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(find_server(MOUNTS, "0:52"), Some(Server::User(1000)));
         assert_eq!(find_server(MOUNTS, "0:53"), Some(Server::User(0)));
         assert_eq!(find_server(MOUNTS, "0:54"), Some(Server::Machine));
-        // A server without `user_id` is unknown, as is that of a device without a mount.
+        // The server is unknown without `user_id`, and for a device without a mount.
         assert_eq!((find_server(MOUNTS, "0:55"), find_server(MOUNTS, "0:5")), (None, None));
     }
 

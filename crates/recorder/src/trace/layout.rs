@@ -1,4 +1,4 @@
-//! A trace's folder, as LTTng lays it out, so that its readers feel at home:
+//! The layout of a trace's folder, like LTTng's, so that LTTng's readers can read it:
 //!
 //! ```text
 //! DIR/ust/uid/UID/64-bit/metadata                           64-bit-2, … of a user's next windows
@@ -23,10 +23,10 @@ use crate::trace::completion;
 use crate::trace::folder::TraceFolder;
 use crate::trace::metadata::Metadata;
 
-/// Folder for facts about the recording, which readers of CTF ignore.
+/// Name of the folder with facts about the recording, which CTF readers ignore.
 pub(crate) const FACTS_FOLDER: &str = "trackway";
-/// Name of the calibrations there: only traces that were recorded here have them, not converted
-/// ones. `reader::recording` reads it.
+/// Name of the calibrations file in the facts folder. Only traces recorded by Trackway have the
+/// file, not converted traces. `reader::recording` reads it.
 pub(crate) const CALIBRATIONS_FILE: &str = "clock.csv";
 /// Folder of kernel events in a trace, as in LTTng's traces.
 pub(crate) const KERNEL_FOLDER: &str = "kernel";
@@ -34,27 +34,27 @@ pub(crate) const KERNEL_FOLDER: &str = "kernel";
 /// A trace being written.
 #[derive(Debug)]
 pub(crate) struct Trace {
-    /// The folder that the user named.
+    /// Trace folder as the user named it.
     pub(crate) root: PathBuf,
-    /// The folder of the streams.
+    /// Folder of the streams.
     pub(crate) channel: Arc<TraceFolder>,
     pub(crate) metadata: Metadata,
     pub(crate) uuid: [u8; 16],
-    /// Properties that it was made with; `None` if it was opened again.
+    /// Properties of a trace that this process created; `None` for a reopened trace.
     pub(crate) of: Option<TraceProperties>,
     clock: Option<Calibrations>,
 }
 
-/// Properties of one session's trace.
+/// Properties of the trace of one session in one window.
 #[derive(Debug, Clone)]
 pub(crate) struct TraceProperties {
-    /// Its identity.
+    /// Identity of the trace.
     pub(crate) uuid: [u8; 16],
-    /// Its path below the folder that the user named.
+    /// Folder of the window's streams in the trace folder.
     pub(crate) folder: WindowFolder,
     /// CLOCK_REALTIME − CLOCK_MONOTONIC when the session began, in ns.
     pub(crate) realtime_offset_ns: i64,
-    /// Its stream classes, with the contexts of their records.
+    /// Stream classes of the trace, with the contexts of their records.
     pub(crate) classes: Vec<(u32, Contexts)>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct TraceProperties {
 pub(crate) struct WindowFolder {
     /// The user of the window.
     pub(crate) uid: u32,
-    /// Number of the window among those that the user had during the recording, from 1.
+    /// Number of the window among the user's windows during the recording, from 1.
     pub(crate) number: u32,
 }
 
@@ -73,7 +73,7 @@ impl WindowFolder {
         Self { uid: crate::common::user::effective_uid(), number: 1 }
     }
 
-    /// Returns the window folder that contains a folder of streams, by its path.
+    /// Parses the path of a streams folder into a window folder; `None` if it is not one.
     pub(crate) fn of(channel: &Path) -> Option<Self> {
         let name = |path: &Path| path.file_name()?.to_str().map(str::to_owned);
         let bits = name(channel)?;
@@ -84,7 +84,7 @@ impl WindowFolder {
         Some(Self { uid: name(channel.parent()?)?.parse().ok()?, number })
     }
 
-    /// Returns its path in a trace, folder by folder.
+    /// Returns the folder's path in a trace, as path components.
     pub(crate) fn names(self) -> [String; 4] {
         let bits = match self.number {
             1 => "64-bit".to_owned(),
@@ -93,24 +93,25 @@ impl WindowFolder {
         ["ust".into(), "uid".into(), self.uid.to_string(), bits]
     }
 
-    /// Opens it in the trace at `root`, whose folder is open.
+    /// Opens the window folder in the trace at `root`, whose folder is open.
     pub(crate) fn open(self, root: &Path, folder: &File) -> Result<TraceFolder, RecordError> {
-        // A process that can write there might forge the folder of another user's window.
+        // A process that can write to the trace folder might forge the folder of another user's
+        // window.
         open_below(root, folder, &self.names(), self.uid != crate::common::user::effective_uid())
     }
 
-    /// Returns its path in the trace at `root`.
+    /// Returns the path of the window folder in the trace at `root`.
     pub(crate) fn in_trace(self, root: &Path) -> PathBuf {
         self.names().iter().fold(root.to_owned(), |path, name| path.join(name))
     }
 }
 
-/// Returns the folder of the streams of the trace at `root`, of the first window of user `uid`.
+/// Returns the streams folder of user `uid`'s first window in the trace at `root`.
 pub(crate) fn streams_folder(root: &Path, uid: u32) -> PathBuf {
     WindowFolder { uid, number: 1 }.in_trace(root)
 }
 
-/// Returns the folders of the streams of the trace at `root`, of all users' windows.
+/// Returns the streams folders of all users' windows in the trace at `root`.
 pub(crate) fn user_streams_folders(root: &Path) -> Vec<PathBuf> {
     let folders = |path: PathBuf| {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
@@ -125,7 +126,7 @@ pub(crate) fn user_streams_folders(root: &Path) -> Vec<PathBuf> {
 }
 
 impl Trace {
-    /// Makes the folder of a new trace in `place`, which is that of a
+    /// Makes the streams folder and files of a new trace in `place`, the folder of a
     /// [`PreparedFolder`](crate::trace::prepare::PreparedFolder).
     pub(crate) fn create(place: &TraceFolder, of: TraceProperties) -> Result<Self, RecordError> {
         let root = place.path();
@@ -160,7 +161,7 @@ impl Trace {
     }
 
     /// Makes the folder of kernel events, with these contexts, in a new trace at `place`. Its clock
-    /// is the kernel's own: there is nothing to calibrate. Remarks are lines of its `env`.
+    /// is the kernel's own and needs no calibration. Each of `remarks` becomes a line of its `env`.
     pub(crate) fn create_kernel(
         place: &TraceFolder,
         uuid: [u8; 16],
@@ -176,8 +177,9 @@ impl Trace {
         Ok(Self { root: root.to_owned(), channel: place, metadata, uuid, of: None, clock: None })
     }
 
-    /// Opens the trace that a dead recorder left at `root`, if it is the one with identity `uuid`:
-    /// it may have been moved, and another one recorded in its place. `lock` is of that folder.
+    /// Opens the trace that a dead recorder left at `root` if its identity is `uuid`: the trace may
+    /// have been moved, and another one recorded in its place. `lock` is a handle of the folder
+    /// `root`.
     pub(crate) fn reopen(
         root: &Path,
         lock: &File,
@@ -199,7 +201,7 @@ impl Trace {
         Ok(Self { root: root.to_owned(), channel: place, metadata, uuid, of: None, clock: None })
     }
 
-    /// Returns the folder of facts about the recording, where it is now.
+    /// Returns the current path of the facts folder.
     ///
     /// # Errors
     ///
@@ -208,7 +210,7 @@ impl Trace {
         Ok(self.channel.current_path()?.join(FACTS_FOLDER))
     }
 
-    /// Notes a calibration beside the streams; without it the trace is no less valid.
+    /// Writes a calibration to the facts folder; a trace without it is still valid.
     pub(crate) fn note_calibration(&mut self, epoch: u64, line: &Line) {
         if let Some(clock) = &mut self.clock
             && clock.note(epoch, line).is_err()
@@ -218,7 +220,7 @@ impl Trace {
     }
 }
 
-/// Writes the part of the metadata of a trace at `root` that precedes its first event.
+/// Returns the description of a trace at `root`, from which its first metadata is written.
 fn describe_trace(
     root: &Path,
     uuid: [u8; 16],
@@ -243,7 +245,7 @@ fn describe_trace(
     }
 }
 
-/// Makes a folder of streams, with its metadata, where these names lead to in `root`.
+/// Makes a streams folder with its metadata, at the path of these names below `root`.
 fn make_streams_folder<N: AsRef<str>>(
     root: &TraceFolder,
     names: &[N],
@@ -264,13 +266,13 @@ fn make_streams_folder<N: AsRef<str>>(
     Ok((place, metadata))
 }
 
-/// Opens the folder at these names below `root`, which is open. With `is_for_us`, no other user may
-/// write there, either.
+/// Opens the folder at the path of these names below the open folder `root`. With `is_for_us`, also
+/// checks that no other user may write to the folders.
 ///
 /// The path may come from the window. A user who can write there, or into the trace's parent, must
-/// not redirect us: every folder from the root down belongs to this user, and none is a link. Each
-/// is checked once it is open, and the next one is opened below it, whatever its path leads to by
-/// then.
+/// not redirect the recorder: every folder from the root down must belong to this user, and none
+/// may be a link. Each folder is checked once it is open, and the next one is opened below it,
+/// wherever its path leads by then.
 fn open_below<N: AsRef<str>>(
     root: &Path,
     lock: &File,
@@ -298,12 +300,12 @@ fn open_below<N: AsRef<str>>(
     Ok(folder)
 }
 
-/// The file of clock lines: the first of each epoch, then one a minute. An idle session must not
-/// fill the disk with them.
+/// The file of clock lines: it gets the first line of each epoch, then one a minute, so that an
+/// idle session does not fill the disk.
 #[derive(Debug)]
 struct Calibrations {
     file: File,
-    /// Epoch and time (ns) of the line noted last.
+    /// Epoch and time (ns) of the latest line in the file.
     noted: Option<(u64, u64)>,
 }
 
@@ -318,7 +320,7 @@ impl Calibrations {
             return Ok(());
         }
         self.noted = Some((epoch, base_ns));
-        // In one write, so that readers find whole lines.
+        // One write adds the line, so that readers find whole lines.
         let text = format!("{epoch},{base_tsc},{multiplier},{base_ns},{span}\n");
         self.file.write_all(text.as_bytes())
     }
@@ -328,22 +330,22 @@ pub(crate) fn is_empty_folder(folder: &Path) -> io::Result<bool> {
     Ok(fs::read_dir(folder)?.next().is_none())
 }
 
-/// Returns the folders of all streams of the trace at `root`, including kernel events'.
+/// Returns all streams folders of the trace at `root`, including the kernel folder.
 fn all_streams_folders(root: &Path) -> Vec<PathBuf> {
     let kernel = Some(root.join(KERNEL_FOLDER)).filter(|kernel| kernel.is_dir());
     user_streams_folders(root).into_iter().chain(kernel).collect()
 }
 
-/// Returns true if the trace at `root` has no stream at all: no packet was ever written.
+/// Returns true if the trace at `root` has no stream: no packet was ever written.
 pub(crate) fn has_no_stream(root: &Path) -> bool {
-    // It may not even have begun.
+    // The trace may lack even its index folder.
     let has_none = |index: &Path| {
         is_empty_folder(index).unwrap_or_else(|error| error.kind() == io::ErrorKind::NotFound)
     };
     all_streams_folders(root).iter().all(|channel| has_none(&channel.join("index")))
 }
 
-/// Removes the files that [`Trace::create`] made in a trace without streams: files of other origin
+/// Removes the files that [`Trace::create`] made in a trace without streams. Files of other origin
 /// stay, with their folders.
 pub(crate) fn remove_unwritten(root: &TraceFolder) {
     let Ok(now) = root.current_path() else { return };
@@ -361,7 +363,7 @@ pub(crate) fn remove_unwritten(root: &TraceFolder) {
     }
 }
 
-/// Returns the name of the folder of a session's snapshot.
+/// Returns the folder name of a session's snapshot with this number.
 pub(crate) fn snapshot_name(number: u32) -> String {
     format!("{SNAPSHOT_PREFIX}{number}")
 }
@@ -372,7 +374,7 @@ fn read_line(path: &str) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
-/// Parses an identity in its usual form; returns zeros if it is none.
+/// Parses a UUID in its usual form; returns zeros if the text is not a UUID.
 fn parse_uuid(text: &str) -> [u8; 16] {
     let mut bytes = [0; 16];
     let digits: Vec<u8> = text
@@ -417,8 +419,8 @@ mod tests {
         let open = || of.open(&root, &lock);
         let found = open().expect("it is ours").metadata().expect("there").ino();
         assert_eq!(found, fs::metadata(&channel).expect("there").ino());
-        // A process that moves it, and puts another one there, does not affect the lock on this
-        // one.
+        // A process that moves the folder and puts another one in its place does not affect the
+        // lock on the moved folder.
         fs::rename(&root, base.join("moved")).expect("ours");
         assert_eq!(open().expect("ours").metadata().expect("there").ino(), found);
         fs::rename(base.join("moved"), &root).expect("ours");

@@ -1,4 +1,5 @@
-//! A trace's metadata file: valid at any moment, because each version replaces the one before.
+//! A trace's metadata file. Each version replaces the previous file atomically, so the file is
+//! always valid.
 
 use std::collections::HashSet;
 use std::fs;
@@ -16,7 +17,7 @@ use trackway_schema::EventDescription;
 
 use crate::trace::folder::TraceFolder;
 
-/// Largest metadata that is read back, in bytes.
+/// Largest metadata file that is read, in bytes.
 const BYTES_MAX: u64 = 256 << 20;
 
 /// The metadata file of a trace.
@@ -35,16 +36,17 @@ struct Declarations {
     classes: HashSet<u32>,
     /// Events, by stream class and id.
     events: HashSet<(u32, u32)>,
-    /// Types of numbers that stand for something.
+    /// Names of declared types of numbers with a meaning.
     types: HashSet<String>,
 }
 
-/// Key in the `env` of the kernel's trace for fields that are always empty.
+/// Key in the `env` of the kernel trace that lists the fields that are always empty.
 pub(crate) const EMPTY_FIELDS: &str = "trackway_empty_fields";
-/// Key for the fields that are not recorded: beyond the limit of an event, or of an unknown kind.
+/// Key in the `env` that lists fields that are not recorded: beyond the limit of an event, or of an
+/// unknown kind.
 pub(crate) const LEFT_OUT_FIELDS: &str = "trackway_left_out_fields";
 
-/// Returns the value for such fields of events.
+/// Returns the `env` value that lists these fields of events.
 pub(crate) fn format_field_list<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let named = fields.map(|(event, field)| format!("{event}:{field}"));
     named.collect::<Vec<_>>().join(" ")
@@ -63,7 +65,7 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// Returns the identity of the trace in `folder`, if it has one that can be read.
+    /// Returns the identity of the trace in `folder`, if its metadata can be read.
     pub(crate) fn uuid_in(folder: &Path) -> Option<[u8; 16]> {
         let path = folder.join("metadata");
         if fs::metadata(&path).ok()?.len() > BYTES_MAX {
@@ -84,13 +86,13 @@ impl Metadata {
         Ok(Self { folder, text, declared, written_bytes })
     }
 
-    /// Returns the identity of the trace, if the text can be understood.
+    /// Returns the identity of the trace, if the metadata text is valid.
     pub(crate) fn uuid(&self) -> Option<[u8; 16]> {
         uuid_in_text(self.text.as_bytes())
     }
 
-    /// Adds the declaration of a stream class, if there is none yet; it is in the file after
-    /// [`Self::write`].
+    /// Adds the declaration of a stream class if the class is not declared. [`Self::write`] writes
+    /// it to the file.
     pub(crate) fn declare_class(&mut self, class: u32, contexts: &Contexts) {
         if self.declared.classes.insert(class) {
             self.text.push_str(&stream_declaration(class, contexts));
@@ -128,16 +130,16 @@ impl Metadata {
         self.text.push_str(&event_declaration_meaning(class, id, event, meanings));
     }
 
-    /// Declares exactly the events and classes of `other`, of which this is a piece: readers use
-    /// the metadata of the piece that declares most for all pieces.
+    /// Declares exactly the events and classes of the trace `other`, of which this trace is a
+    /// piece: readers use the metadata with the most declarations for all pieces.
     pub(crate) fn copy_declarations(&mut self, other: &Self) {
         self.text.clone_from(&other.text);
         self.declared.clone_from(&other.declared);
         self.written_bytes = 0;
     }
 
-    /// Replaces the named fields by these, in the form of [`format_field_list`], if the trace began
-    /// with a remark by this name.
+    /// Replaces the fields that `remark` lists by `fields`, in the form of [`format_field_list`],
+    /// if the trace has this remark.
     pub(crate) fn replace_field_list(&mut self, remark: &str, fields: &str) {
         let begin = format!("\t{remark} = \"");
         let Some(at) = self.text.find(&begin) else { return };
@@ -150,12 +152,12 @@ impl Metadata {
         }
     }
 
-    /// Replaces the file, if anything was added.
+    /// Replaces the file if the text has changed.
     pub(crate) fn write(&mut self) -> io::Result<()> {
         if self.written_bytes == self.text.len() {
             return Ok(());
         }
-        // Readers pass over names that begin with a dot.
+        // Readers skip names that begin with a dot.
         let folder = self.folder.current_path()?;
         let next = folder.join(".metadata.next");
         let mut file = fs::OpenOptions::new()
@@ -169,7 +171,7 @@ impl Metadata {
             .write_all(self.text.as_bytes())
             .and_then(|()| fs::rename(&next, folder.join("metadata")));
         if let Err(error) = written {
-            // A partial file takes space that is missing.
+            // A partial file would occupy scarce disk space.
             let _ = fs::remove_file(&next);
             return Err(error);
         }
@@ -177,7 +179,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// Returns the size of the file, in bytes.
+    /// Returns the size of the written file, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.written_bytes as u64
     }
@@ -188,8 +190,8 @@ fn uuid_in_text(text: &[u8]) -> Option<[u8; 16]> {
 }
 
 impl Declarations {
-    /// Reads the declarations of a metadata text of ours: classes have an id; events have an id
-    /// and, on the next line, that of their class.
+    /// Reads the declarations of a metadata text written by Trackway. A class has an id; an event
+    /// has an id and, on the next line, the id of its class.
     fn of(text: &str) -> Self {
         let number = |line: &str, name: &str| -> Option<u32> {
             line.strip_prefix(name)?.strip_suffix(';')?.parse().ok()

@@ -1,4 +1,4 @@
-//! Room for a new trace: its folder, locked, and an earlier trace there moved out of the way.
+//! Preparation of a new trace's folder: locks it, and moves an earlier trace out of the way.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
@@ -14,41 +14,42 @@ use crate::trace::layout::{
     user_streams_folders,
 };
 
-/// A trace's folder that is ours alone as long as this lives: its directory is locked (flock(2)).
+/// A trace's folder that this process owns while the value lives: its directory is locked
+/// (flock(2)).
 #[derive(Debug)]
 pub(crate) struct PreparedFolder {
-    /// Absolute.
+    /// Absolute path of the folder.
     pub(crate) path: PathBuf,
-    /// The parent folder, as it was when the folder was made.
+    /// The parent folder, as opened before the folder was made.
     parent: ParentDir,
     /// True if the folder was made for this trace.
     is_new: bool,
-    /// True if it is certain that the folder is used.
+    /// True after [`Self::commit`]: the folder will be used.
     is_used: bool,
-    /// The trace that was moved aside for it, until it is certain that the folder is used.
+    /// Earlier trace that was moved aside; `None` after [`Self::commit`].
     moved: Option<MovedTrace>,
-    /// It stays locked as long as a process has it open.
+    /// Open folder; it stays locked while a process has it open.
     place: Arc<TraceFolder>,
 }
 
-/// The parent folder of a trace. Its path may lead elsewhere at any time, if another user owns a
-/// folder on it: entries are made, moved and removed below this open folder.
+/// The parent folder of a trace. If another user owns a folder on its path, the path may change at
+/// any time: entries are made, moved and removed below this open folder.
 #[derive(Debug)]
 struct ParentDir(TraceFolder);
 
 impl ParentDir {
-    /// Makes the parent folder of `root`, if there is none.
+    /// Makes and opens the parent folder of `root`; it may already exist.
     fn make(root: &Path) -> io::Result<Self> {
         let path = root.parent().unwrap_or(root);
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         TraceFolder::open_to_find(path).map(Self)
     }
 
-    /// Returns the path, below this folder, of the entry that `path` names.
+    /// Returns the path of the entry that `path` names, below this open folder.
     fn entry_path(&self, path: &Path) -> io::Result<PathBuf> {
         match path.file_name() {
             Some(name) => Ok(self.0.current_path()?.join(name)),
-            // `/`, or a path that ends in `..`.
+            // The path is `/` or ends in `..`.
             None => Ok(path.to_owned()),
         }
     }
@@ -57,12 +58,12 @@ impl ParentDir {
         fs::rename(self.entry_path(from)?, self.entry_path(to)?)
     }
 
-    /// Returns true if the folder has an entry of this name.
+    /// Returns true if the folder has an entry with the name of `path`.
     fn has_entry(&self, path: &Path) -> bool {
         self.entry_path(path).and_then(fs::symlink_metadata).is_ok()
     }
 
-    /// Removes the trace of this name, and nothing else, even if files were added to it.
+    /// Removes the trace with the name of `path`; fails if other files were added to it.
     fn remove_trace(&self, path: &Path) -> io::Result<()> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let folder = self.0.open_folder(name)?;
@@ -71,24 +72,24 @@ impl ParentDir {
             return Err(io::ErrorKind::InvalidData.into());
         }
         for entry in fs::read_dir(now)? {
-            // Which follows no link.
+            // This call follows no link.
             fs::remove_dir_all(entry?.path())?;
         }
         fs::remove_dir(self.entry_path(path)?)
     }
 }
 
-/// An earlier trace that was moved.
+/// An earlier trace that was moved aside.
 #[derive(Debug)]
 struct MovedTrace {
     to: PathBuf,
-    /// The path where the former trace waits to be removed.
+    /// Path of an even earlier trace that waits for its removal.
     before: Option<PathBuf>,
 }
 
 impl MovedTrace {
-    /// Moves it back to `root`, over a folder of ours that has nothing in it; if it has, both stay
-    /// as they are.
+    /// Moves the earlier trace back to `root`, over an empty folder made by this process. If that
+    /// folder is not empty, both traces stay.
     fn undo(self, parent: &ParentDir, root: &Path) {
         if parent.rename(&self.to, root).is_ok()
             && let Some(before) = self.before
@@ -99,7 +100,7 @@ impl MovedTrace {
 
     fn commit(self, parent: &ParentDir) -> PathBuf {
         if let Some(before) = &self.before {
-            // It holds only a trace: the rest can be removed by hand.
+            // The folder holds only a trace; users can remove the remaining files.
             let _ = parent.remove_trace(before);
         }
         self.to
@@ -107,20 +108,20 @@ impl MovedTrace {
 }
 
 impl PreparedFolder {
-    /// Marks it as used: the trace that was moved aside stays there, and the one that gave way to
-    /// it is removed. Returns the current path of the earlier trace, if there was one.
+    /// Confirms that the folder will be used. The earlier trace stays where it was moved, and the
+    /// even earlier one is removed. Returns the earlier trace's path, if any.
     pub(crate) fn commit(&mut self) -> Option<PathBuf> {
         self.is_used = true;
         self.moved.take().map(|moved| moved.commit(&self.parent))
     }
 
-    /// Returns the folder, to be found again wherever it is moved. It stays locked as long as this
-    /// lives.
+    /// Returns the open folder, which can be found again after a move. The folder stays locked
+    /// while the result lives.
     pub(crate) fn trace_folder(&self) -> Arc<TraceFolder> {
         Arc::clone(&self.place)
     }
 
-    /// Removes it if it was made for this, and nothing is in it.
+    /// Removes the folder if it was made for this trace and is empty.
     pub(crate) fn remove_new(&self) {
         if self.is_new {
             // A folder that cannot be removed is harmless.
@@ -130,7 +131,7 @@ impl PreparedFolder {
 }
 
 impl Drop for PreparedFolder {
-    /// Restores the former state if the folder is not used after all.
+    /// Restores the former state if the folder was not committed.
     fn drop(&mut self) {
         if !self.is_used {
             self.remove_new();
@@ -141,30 +142,30 @@ impl Drop for PreparedFolder {
     }
 }
 
-/// Number of attempts to lock, and the pause between them: readers take the lock for a moment to
-/// check for a recorder.
+/// Number of attempts to lock a folder, and the pause between them: readers briefly take the lock
+/// to check for a recorder.
 const LOCK_TRIES: usize = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
-/// Most attempts with a folder that other processes make and move at the same time.
+/// Most attempts to prepare a folder that other processes make and move at the same time.
 const FOLDER_TRIES_MAX: usize = 8;
-/// Most names that are tried for a folder that the user did not name.
+/// Most names to try for a folder that the user did not name.
 const NAMES_MAX: usize = 1000;
 
-/// The fate of the trace at `root.old` when the one at `root` takes its name.
+/// Treatment of the trace at `root.old` when the trace at `root` takes its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExistingTrace {
-    /// It is removed, as perf(1) does: the user has repeated a command.
+    /// The older trace is removed, like in perf(1): the user has repeated a command.
     Remove,
-    /// It stays, and the one at `root` becomes `root.old-2`, and so on: a service manager may start
-    /// a command again, after one crash and the next.
+    /// The older trace stays, and the trace at `root` becomes `root.old-2`, and so on: a service
+    /// manager may restart a command after repeated crashes.
     Keep,
 }
 
-/// Makes room for a session's trace at `root`, as [`prepare_trace_folder`] does.
+/// Prepares a folder for a session's trace at `root`, like [`prepare_trace_folder`].
 ///
 /// # Errors
 ///
-/// If it would lie in another trace, too.
+/// Also if the folder would be inside another trace.
 pub(crate) fn prepare_session(
     root: &Path,
     older: ExistingTrace,
@@ -173,23 +174,23 @@ pub(crate) fn prepare_session(
     prepare_with_policy(root, older)
 }
 
-/// Makes room for a trace at `root`: an earlier trace there is moved to `root.old`, in place of an
-/// even earlier one, once it is [committed](PreparedFolder::commit). Folders that hold anything
-/// else are left alone, and so are those that are being recorded into.
+/// Prepares a folder for a trace at `root`. Moves an earlier trace there to `root.old`; once
+/// [committed](PreparedFolder::commit), it replaces an even earlier one. Leaves folders alone that
+/// hold anything else, or that are being recorded into.
 pub(crate) fn prepare_trace_folder(root: &Path) -> Result<PreparedFolder, RecordError> {
     prepare_with_policy(root, ExistingTrace::Remove)
 }
 
 fn prepare_with_policy(root: &Path, older: ExistingTrace) -> Result<PreparedFolder, RecordError> {
     let absolute = std::path::absolute(root).map_err(RecordError::io("use", root))?;
-    // Without a slash at the end, which would make `root.old` lie inside.
+    // The path must not end with a slash: otherwise `root.old` would be inside the folder.
     let root: PathBuf = absolute.components().collect();
     let parent = ParentDir::make(&root).map_err(RecordError::io("make", &root))?;
     prepare_in(parent, root, older)
 }
 
-/// Prepares the folder of the trace named by `path`, in the folder `parent`, whatever is at that
-/// path.
+/// Prepares the folder of the trace named by `path` below the open folder `parent`, wherever that
+/// path leads.
 pub(crate) fn prepare_below(
     parent: TraceFolder,
     path: PathBuf,
@@ -205,7 +206,7 @@ fn prepare_in(
     let (mut moved, mut is_new) = (None, false);
     match make_locked_folder(&parent, &root, older, (&mut moved, &mut is_new)) {
         Ok(place) => {
-            // The former trace is moved back over it.
+            // The earlier trace is moved back over the new folder.
             let is_new = is_new && moved.is_none();
             let place = Arc::new(place);
             Ok(PreparedFolder { path: root, parent, is_new, is_used: false, moved, place })
@@ -222,8 +223,8 @@ fn prepare_in(
     }
 }
 
-/// Makes an empty folder and locks it. Stores the trace that was moved for it and whether it is new
-/// in the last two parameters, also on failure.
+/// Makes an empty folder and locks it. Stores the trace that was moved aside, and true for a new
+/// folder, in the last two parameters, also on failure.
 fn make_locked_folder(
     parent: &ParentDir,
     root: &Path,
@@ -239,7 +240,7 @@ fn make_locked_folder(
         if is_empty_folder(&now).map_err(RecordError::io("use", root))? {
             return Ok(place);
         }
-        // The trace of a faster recorder, if there is a former one.
+        // A second trace there is from a faster recorder: keep it, and remove the even earlier one.
         if let Some(before) = moved.replace(move_aside((root, &place), parent, older)?) {
             before.commit(parent);
         }
@@ -247,15 +248,15 @@ fn make_locked_folder(
     Err(RecordError::FolderBusy(root.to_owned()))
 }
 
-/// Checks that a new trace at `root` would lie in no other trace. It would be taken for a piece of
-/// that one, and be moved away with it.
+/// Checks that a new trace at `root` would not be inside another trace. Readers would take it for a
+/// piece of the outer trace, and it would move with that trace.
 ///
 /// # Errors
 ///
-/// If it would lie in one, even in one that is being recorded.
+/// If the new trace would be inside another one, even one that is being recorded.
 pub(crate) fn check_outside_traces(root: &Path) -> Result<(), RecordError> {
     let absolute = std::path::absolute(root).map_err(RecordError::io("use", root))?;
-    // Names prove nothing: the folder that exists, or the first parent that does, may be a link.
+    // Names prove nothing: the folder, or its first existing parent, may be a link.
     let there = absolute.ancestors().enumerate();
     let mut found = there.filter_map(|(level, path)| Some((level, path.canonicalize().ok()?)));
     let Some((level, there)) = found.next() else { return Ok(()) };
@@ -266,25 +267,25 @@ pub(crate) fn check_outside_traces(root: &Path) -> Result<(), RecordError> {
     }
 }
 
-/// Returns true if there is a trace at `root` that was recorded here, or is being recorded.
+/// Returns true if the folder `root` has a trace that Trackway recorded or is recording.
 fn is_recorded_here(root: &Path) -> bool {
     let has_calibrations =
         |channel: &PathBuf| channel.join(FACTS_FOLDER).join(CALIBRATIONS_FILE).is_file();
-    // The kernel's clock is never calibrated; another tracer's has none of our facts.
+    // Kernel traces have no calibrations; traces of other tracers have no facts folder.
     let kernel = root.join(KERNEL_FOLDER);
     let has_kernel = || kernel.join("metadata").is_file() && kernel.join(FACTS_FOLDER).is_dir();
     user_streams_folders(root).iter().any(has_calibrations) || has_kernel()
 }
 
-/// Makes a new folder for a trace: `trackway-DATE-TIME` in the current folder, in UTC, or with the
-/// session's name before the date.
+/// Makes a new folder for a trace, named `trackway-DATE-TIME` in UTC, in the current folder. A
+/// session's name precedes the date.
 pub(crate) fn prepare_new(session: &str) -> Result<(PathBuf, PreparedFolder), RecordError> {
     let time = crate::common::date::format_utc(trackway_sys::clock::realtime_ns() / 1_000_000_000)
         .replace('T', "-");
     let stamp = if session.is_empty() { time } else { format!("{session}-{time}") };
     let mut name = PathBuf::from(format!("trackway-{stamp}"));
     check_outside_traces(&name)?;
-    // Where we are, whatever is at its path by then.
+    // This opens the current folder itself, wherever its path leads later.
     let here = TraceFolder::open_to_find(Path::new(".")).map_err(RecordError::io("use", "."))?;
     for number in 2..NAMES_MAX {
         match DirBuilder::new().mode(0o700).create(&name) {
@@ -306,7 +307,7 @@ pub(crate) fn prepare_new(session: &str) -> Result<(PathBuf, PreparedFolder), Re
     Err(RecordError::FolderInUse(name))
 }
 
-/// Makes a folder, if there is none; returns true if it was made.
+/// Makes a folder if it does not exist. Returns true if it was made.
 fn make_folder(folder: &Path) -> io::Result<bool> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
@@ -314,12 +315,12 @@ fn make_folder(folder: &Path) -> io::Result<bool> {
     }
 }
 
-/// Locks the folder; returns `None` if it was moved away in between.
+/// Locks the folder. Returns `None` if it was moved away meanwhile.
 pub(crate) fn lock_folder(folder: &Path) -> Result<Option<File>, RecordError> {
     lock_at(folder, folder)
 }
 
-/// Locks the folder at `here`, whose path for messages is `folder`.
+/// Locks the folder at `here`; messages use the path `folder`.
 fn lock_at(here: &Path, folder: &Path) -> Result<Option<File>, RecordError> {
     let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(here);
     let file = match opened {
@@ -327,7 +328,7 @@ fn lock_at(here: &Path, folder: &Path) -> Result<Option<File>, RecordError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(RecordError::io("use", folder)(error)),
     };
-    // File systems that cannot lock folders (NFS) do not keep others away.
+    // File systems that cannot lock folders (NFS) do not exclude other processes.
     let mut tries = 1;
     while matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
         if tries == LOCK_TRIES {
@@ -339,7 +340,7 @@ fn lock_at(here: &Path, folder: &Path) -> Result<Option<File>, RecordError> {
     Ok(is_at_path(&file, here).then_some(file))
 }
 
-/// Returns true if `path` names this open folder.
+/// Returns true if `path` leads to this open folder.
 fn is_at_path(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::metadata(path)) {
         (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
@@ -347,7 +348,7 @@ fn is_at_path(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Returns true if the folder holds a trace, or a session's snapshots, and nothing else.
+/// Returns true if the folder contains only a trace or a session's snapshots.
 fn is_only_a_trace(folder: &Path) -> bool {
     let has_only = |folder: &Path, is_ours: &dyn Fn(&Path) -> bool| {
         fs::read_dir(folder).is_ok_and(|mut entries| {
@@ -359,7 +360,8 @@ fn is_only_a_trace(folder: &Path) -> bool {
         let is_uid = |path: &Path| is_named(path, "uid");
         is_named(path, "ust") && path.is_dir() && has_only(path, &is_uid)
     };
-    // Beside user events, or alone with our facts: LTTng uses the same name.
+    // A kernel folder of Trackway is beside user events or has a facts folder: LTTng uses the same
+    // name.
     let is_of_the_kernel = |path: &Path| {
         let is_unpublished = path.parent().is_some_and(|folder| folder.join("ust").is_dir());
         let is_ours = is_unpublished || path.join(FACTS_FOLDER).is_dir();
@@ -374,7 +376,7 @@ fn is_only_a_trace(folder: &Path) -> bool {
     !is_empty_folder(folder).unwrap_or(true) && has_only(folder, &is_ours)
 }
 
-/// Moves the earlier trace at `root`, which we have locked and open, to `root.old`.
+/// Moves the earlier trace at `root`, which this process has locked and open, to `root.old`.
 fn move_aside(
     (root, place): (&Path, &TraceFolder),
     parent: &ParentDir,
@@ -403,7 +405,7 @@ fn move_aside(
     };
     if parent.has_entry(&to) {
         let here = parent.entry_path(&to).map_err(RecordError::io("use", &to))?;
-        // A trace that is being recorded stays.
+        // A trace that is being recorded is locked and stays.
         let _lock = lock_at(&here, &to)?;
         let gone = is_empty_folder(&here).unwrap_or(false) || is_only_a_trace(&here);
         if !gone {
@@ -449,7 +451,7 @@ mod tests {
             assert_eq!(prepared_folder.commit().as_ref(), Some(&old));
             put(&root);
         }
-        // Without `ExistingTrace::Remove`, no trace is removed.
+        // With `ExistingTrace::Keep`, no trace is removed.
         for number in 2..4 {
             let mut prepared_folder = prepare_session(&root, ExistingTrace::Keep).unwrap();
             let other = base.join("a").join(format!("trace.old-{number}"));
@@ -499,7 +501,7 @@ mod tests {
             assert!(root.join("ust/uid/1").exists() && old.join("ust/uid/2").exists());
             assert_eq!(names(), ["trace", "trace.old"]);
         }
-        // A file that was put there since stays, and no file is overwritten.
+        // A file that was added meanwhile stays, and no file is overwritten.
         let prepared_folder = prepare_trace_folder(&root).expect("room");
         put(&root, "3");
         drop(prepared_folder);

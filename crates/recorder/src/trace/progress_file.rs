@@ -1,4 +1,4 @@
-//! The written extent of a trace while a reader follows it: `trackway/live` beside the
+//! The written extent of a trace while a reader follows: the file `trackway/live` beside the
 //! calibrations.
 //!
 //! ```text
@@ -7,8 +7,9 @@
 //! 16  check       u64   complement of the exclusive or of both
 //! ```
 //!
-//! Little endian, rewritten in place; a reader that finds it half written detects that by the
-//! checksum. It is removed when no reader follows any more. `reader::follow` reads it.
+//! All words are little endian and rewritten in place. A reader that finds the file half written
+//! detects that by the checksum. The recorder removes the file when no reader follows any more.
+//! `reader::follow` reads it.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,7 +20,7 @@ use crate::trace::folder::TraceFolder;
 
 const FILE_NAME: &str = "live";
 
-/// The file, while a reader follows.
+/// The progress file, which exists while a reader follows.
 #[derive(Debug)]
 pub(crate) struct ProgressFile {
     file: File,
@@ -28,9 +29,9 @@ pub(crate) struct ProgressFile {
 }
 
 impl ProgressFile {
-    /// Makes it in the folder of facts.
+    /// Makes the progress file in the facts folder.
     pub(crate) fn open(facts: &Path) -> io::Result<Self> {
-        // It is removed from where the folder is then.
+        // The open folder lets the file be removed even after the trace has moved.
         let facts = TraceFolder::open(facts)?;
         let file = fs::OpenOptions::new()
             .write(true)
@@ -42,7 +43,7 @@ impl ProgressFile {
         Ok(Self { file, facts, sequence: 0 })
     }
 
-    /// Notes that all events up to `flushed_ns` are in the files.
+    /// Records that all events up to `flushed_ns` are in the trace files.
     pub(crate) fn note(&mut self, flushed_ns: u64) -> io::Result<()> {
         self.sequence += 1;
         let check = !(self.sequence ^ flushed_ns);
@@ -54,15 +55,15 @@ impl ProgressFile {
     }
 }
 
-/// Removes the file of a recorder that was killed while a reader followed: it is not written any
-/// more.
+/// Removes the progress file of a recorder that was killed while a reader followed, since nothing
+/// updates the file any more.
 pub(crate) fn remove_stale_file(facts: &Path) {
     let _ = fs::remove_file(facts.join(FILE_NAME));
 }
 
 impl Drop for ProgressFile {
     fn drop(&mut self) {
-        // A file that stays is old, because it does not change.
+        // Readers recognize a remaining file as old, because it does not change.
         let _ = self.facts.current_path().and_then(|facts| fs::remove_file(facts.join(FILE_NAME)));
     }
 }

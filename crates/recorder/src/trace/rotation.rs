@@ -1,37 +1,37 @@
-//! The files of a stream that is cut into several: their names, their discovery, and the repair
+//! The numbered files of a stream that is cut by size: their names, their discovery, and the repair
 //! after an incomplete rotation.
 //!
 //! ```text
 //! channel0_1.0   channel0_1.1   channel0_1.2 …          index/channel0_1.2.idx
 //! ```
 //!
-//! Numbers increase: no file is ever rewritten, so readers keep the file that they opened, and the
-//! progress in the window identifies its file by number. The point keeps these names apart from
-//! other channels' streams, whose names end in `_` and a CPU, or in `_claim` and a number.
+//! Numbers increase: no file is ever reused, so readers keep the file that they opened, and the
+//! progress in the window identifies its file by number. The point distinguishes these names from
+//! the streams of other channels, whose names end in `_` and a CPU, or in `_claim` and a number.
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Folder of the indexes, in that of the streams.
+/// Name of the index folder in the streams folder.
 const INDEX_FOLDER: &str = "index";
 
-/// Returns the path of a stream's file, or of one of its files.
+/// Returns the path of the stream file with this name.
 pub(crate) fn data_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// Returns the path of its index.
+/// Returns the path of the index of the stream file with this name.
 pub(crate) fn index_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(INDEX_FOLDER).join(format!("{name}.idx"))
 }
 
-/// Returns the name of a stream's file of this number.
+/// Returns the name of the stream file with this number.
 pub(crate) fn numbered_file_name(stem: &str, number: u64) -> String {
     format!("{stem}.{number}")
 }
 
-/// Removes a file of a stream: first the file, then its index, which is useless without it.
+/// Removes a stream file: first the file, then its index, which is useless alone.
 pub(crate) fn remove_file_and_index(folder: &Path, name: &str) -> io::Result<()> {
     remove_if_there(&data_path(folder, name))?;
     remove_if_there(&index_path(folder, name))
@@ -44,16 +44,16 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A stream's files that are there before the current one: number and size in bytes, in order.
+/// Existing files of a stream before the current one: number and size in bytes, in order.
 pub(crate) type EarlierFiles = Vec<(u64, u64)>;
 
 /// Repairs the stream `stem` of a recorder that died while it wrote file `current`. Returns true if
-/// that file is there, and the earlier ones. A rotation may have been cut short: then the next file
-/// may be there, in which nothing was counted, and an index without a file. Both are removed.
+/// that file exists, and the earlier files. A rotation may have been interrupted: then the next
+/// file, which has no counted packet, or an index without a file may exist. Both are removed.
 ///
 /// # Errors
 ///
-/// Also if there are later files: then this is not how far the recorder had got.
+/// Also if there are later files: then `current` is not the recorder's real progress.
 pub(crate) fn repair_stream(
     folder: &Path,
     stem: &str,
@@ -89,7 +89,8 @@ pub(crate) fn repair_stream(
     Ok((is_there, files))
 }
 
-/// Returns the greatest number of a file of the stream `stem`; `None`: it is not cut into several.
+/// Returns the highest file number of the stream `stem`; `None` if the stream has no numbered
+/// files.
 pub(crate) fn last_file_number(folder: &Path, stem: &str) -> io::Result<Option<u64>> {
     let mut last = None;
     for entry in fs::read_dir(folder)? {
@@ -100,7 +101,7 @@ pub(crate) fn last_file_number(folder: &Path, stem: &str) -> io::Result<Option<u
     Ok(last)
 }
 
-/// Parses a number in the format of [`numbered_file_name`].
+/// Parses a file number in the format of [`numbered_file_name`].
 fn parse_file_number(digits: &str) -> Option<u64> {
     let number: u64 = digits.parse().ok()?;
     (number.to_string() == digits).then_some(number)
@@ -141,7 +142,7 @@ mod tests {
         let of_others = ["a_1", "a_1.x", "a_1.03", "a_1_claim0.9", "b_1.9", "xa_1.9"];
         let mut files = vec!["a_1.3", "a_1.2", "a_1.10", "a_1.11"];
         files.extend(of_others);
-        // The next file was begun; of an old one only the index is left.
+        // The next file was begun; one old file was removed, but not its index.
         let folder = make_stream_folder(&files, &["a_1.1", "a_1.2", "a_1.3", "a_1.10", "a_1.11"]);
         let (is_there, earlier) = repair_stream(folder.path(), "a_1", 10).expect("a stream");
         assert_eq!((is_there, earlier), (true, vec![(2, 5), (3, 5)]));

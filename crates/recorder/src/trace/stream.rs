@@ -1,12 +1,12 @@
-//! A stream: the packets of one region in one file, and their index; or in several files, where
-//! their size is bounded, of which the oldest go.
+//! A stream: the packets of one region in one file with an index. If the file size is bounded, the
+//! stream has several files, of which the oldest are removed.
 //!
-//! A packet is written at the position in the region's progress, then one store advances the
+//! A packet is written at the position in the region's progress; then one store advances the
 //! progress. So a recorder that is killed in between leaves bytes after the stream's end, which
-//! recovery overwrites, and no packet is there twice. If the packet does not fit any more, the
+//! recovery overwrites, and no packet is duplicated. If a packet does not fit into the file, the
 //! oldest files are removed first, so that their number never exceeds the limit. Then the next file
-//! is made; it belongs to the stream once a packet is in it. [`rotation::repair_stream`] handles
-//! the remains of a recorder killed in between.
+//! is made; it belongs to the stream once it has a packet. [`rotation::repair_stream`] removes the
+//! remains of a recorder killed in between.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -25,12 +25,12 @@ use trackway_session::Tracefiles;
 use crate::trace::folder::TraceFolder;
 use crate::trace::rotation;
 
-/// A stream that has a file.
+/// A stream with at least one file.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// The one that is written.
+    /// File that is being written.
     current: DataFile,
-    /// The files of a stream that has several.
+    /// State of a stream in several files; `None` for a stream in one file.
     ring: Option<FileRing>,
     id: StreamId,
     /// Number of lost events, as reported by the latest packet.
@@ -48,26 +48,26 @@ pub(crate) struct Stream {
 struct DataFile {
     file: File,
     index: File,
-    /// Length of the file.
+    /// Length of the file, in bytes.
     bytes: u64,
-    /// Packets in it.
+    /// Number of packets in the file.
     packets: u64,
-    /// Events in them that this process wrote.
+    /// Number of events in the file that this process wrote.
     events: u64,
-    /// The last packet with events, if this process wrote it.
+    /// Last packet with events, if this process wrote it.
     last: Option<LastPacket>,
 }
 
-/// A packet at the end of a file, and how much is before it.
+/// The last packet with events in a file: its position, and the packets before it.
 #[derive(Debug, Clone, Copy)]
 struct LastPacket {
     bytes: u64,
     packets: u64,
-    /// Events in it.
+    /// Number of events in the packet.
     events: u64,
 }
 
-/// The state of a stream in several files, in addition to the file that is written.
+/// State of a stream in several files, without the current file.
 #[derive(Debug)]
 struct FileRing {
     place: Arc<TraceFolder>,
@@ -76,13 +76,13 @@ struct FileRing {
     bounds: Tracefiles,
     /// Number of the current file.
     number: u64,
-    /// Earlier files, the oldest first.
+    /// Files before the current one, the oldest first.
     earlier: VecDeque<EarlierFile>,
-    /// Events in files that were deleted, as far as this process wrote them.
+    /// Number of events in deleted files, if this process wrote them.
     deleted: u64,
 }
 
-/// A file that is full.
+/// A full file of a stream.
 #[derive(Debug, Clone, Copy)]
 struct EarlierFile {
     number: u64,
@@ -90,16 +90,16 @@ struct EarlierFile {
     events: u64,
 }
 
-/// Properties that are the same in all packets of a stream.
+/// Properties that all packets of a stream share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StreamId {
     /// Identity of the trace.
     pub(crate) uuid: [u8; 16],
-    /// Its class in the metadata.
+    /// Stream class in the metadata.
     pub(crate) class: u32,
-    /// Number of the stream in its class.
+    /// Number of the stream in its stream class.
     pub(crate) instance: u64,
-    /// CPU.
+    /// CPU whose region the stream contains.
     pub(crate) cpu: u32,
 }
 
@@ -109,15 +109,14 @@ pub(crate) struct Packet {
     pub(crate) begin_ts: u64,
     pub(crate) end_ts: u64,
     pub(crate) discarded: u64,
-    /// Sub-buffers that were overwritten before it.
+    /// Number of sub-buffers that were overwritten before the packet.
     pub(crate) missing: u64,
-    /// Events in it.
+    /// Number of events in the packet.
     pub(crate) events: u64,
 }
 
-/// Returns the bounds in the window, into which any process of the user may have written others.
-/// They are at least those that the existing files satisfy, so that a new packet does not remove
-/// files at once.
+/// Returns file bounds that the existing files satisfy, so that a new packet does not remove files
+/// at once. Any process of the user may have changed the bounds in the window.
 fn widen_bounds(bounds: Tracefiles, earlier: &[(u64, u64)], current_bytes: u64) -> Tracefiles {
     let Tracefiles { size_bytes, count } = bounds;
     let all = earlier.iter().map(|&(_, bytes)| bytes).chain([current_bytes]);
@@ -128,12 +127,12 @@ fn widen_bounds(bounds: Tracefiles, earlier: &[(u64, u64)], current_bytes: u64) 
     }
 }
 
-/// Packets are this many bytes or a multiple.
+/// The size of a packet is a multiple of this number of bytes.
 const ALIGNMENT_BYTES: usize = 8;
 
 impl Stream {
-    /// Makes the files of stream `name` in a folder, with an empty packet at `begin_ts`: losses
-    /// before the first record are counted from there.
+    /// Makes the files of stream `name` in a folder, with an empty packet at `begin_ts`. Losses
+    /// before the first record count from that time.
     pub(crate) fn create(
         place: &Arc<TraceFolder>,
         name: &str,
@@ -155,16 +154,15 @@ impl Stream {
         let mut empty = vec![0; PACKET_HEADER_BYTES];
         let packet = Packet { begin_ts, end_ts: begin_ts, discarded: 0, missing: 0, events: 0 };
         if let Err(error) = stream.append(&mut empty, &packet) {
-            // A stream without packets is none.
+            // A stream without packets is invalid.
             let _ = rotation::remove_file_and_index(&place.current_path()?, &name);
             return Err(error);
         }
         Ok(stream)
     }
 
-    /// Opens the files of a stream of a dead recorder, and cuts off bytes beyond its progress.
-    /// `None`: the stream has no file left, since only one was allowed, and it was removed for the
-    /// next one.
+    /// Opens the stream files of a dead recorder, and cuts off bytes beyond its progress. `None` if
+    /// no file is left: only one was allowed, and it was removed for the next one.
     pub(crate) fn reopen(
         place: &Arc<TraceFolder>,
         name: &str,
@@ -191,14 +189,14 @@ impl Stream {
         Ok(Some(Self::continue_from(current, Some(ring), id, &last)))
     }
 
-    /// Makes a stream whose last packet has this entry in its index.
+    /// Makes a stream that continues after the packet with the index entry `last`.
     fn continue_from(
         current: DataFile,
         ring: Option<FileRing>,
         id: StreamId,
         last: &[u8; INDEX_ENTRY_BYTES],
     ) -> Self {
-        // The drawing is `index_entry`'s: big-endian words.
+        // The entry has the layout of `index_entry`: big-endian words.
         let word = |number: usize| {
             let mut bytes = [0; 8];
             bytes.copy_from_slice(&last[8 * number..8 * number + 8]);
@@ -215,27 +213,26 @@ impl Stream {
         }
     }
 
-    /// Writes the position into `drained`.
+    /// Writes the stream's position into `drained`.
     pub(crate) fn note(&self, drained: &mut Drained) {
         drained.file_bytes = self.current.bytes;
         drained.packets = self.current.packets;
         drained.file = self.ring.as_ref().map_or(0, |ring| ring.number.saturating_add(1));
     }
 
-    /// Returns the bytes of all of its files.
+    /// Returns the size of all files of the stream, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let earlier = self.ring.iter().flat_map(|ring| &ring.earlier);
         earlier.map(|file| file.bytes).sum::<u64>() + self.current.bytes
     }
 
-    /// Returns the number of events in files of it that were deleted, as far as this process wrote
-    /// them.
+    /// Returns the number of events in deleted files of the stream, if this process wrote them.
     pub(crate) fn deleted(&self) -> u64 {
         self.ring.as_ref().map_or(0, |ring| ring.deleted)
     }
 
-    /// Writes a packet: `bytes` has space for its header, then its records. The caller publishes
-    /// the progress afterwards.
+    /// Writes a packet: `bytes` has space for its header, followed by its records. The caller
+    /// publishes the progress afterwards.
     pub(crate) fn append(&mut self, bytes: &mut Vec<u8>, packet: &Packet) -> io::Result<()> {
         let content = bytes.len();
         bytes.resize(content.next_multiple_of(ALIGNMENT_BYTES), 0);
@@ -248,7 +245,7 @@ impl Stream {
             content_bytes: content as u64,
             packet_bytes: bytes.len() as u64,
             sequence,
-            // A partial packet may have counted more than the switch after it.
+            // A partial packet may have counted more losses than the switch after it.
             events_discarded: packet.discarded.max(self.discarded),
             cpu_id: self.id.cpu,
         };
@@ -273,9 +270,9 @@ impl Stream {
         Ok(())
     }
 
-    /// Extends the stream until then, by an empty packet: readers that consider only the time in
-    /// which all streams exist (babeltrace 1, and so lttng-analyses) are to read all of it. If
-    /// there is no space, or it would take another file, the stream stays as it is.
+    /// Extends the stream to `end_ts` by an empty packet. Some readers (babeltrace 1, and so
+    /// lttng-analyses) read only the time in which all streams exist, and thus read all events. If
+    /// disk space is missing or the packet needs another file, the stream stays as it is.
     pub(crate) fn extend(&mut self, end_ts: u64) {
         const EMPTY_BYTES: usize = PACKET_HEADER_BYTES.next_multiple_of(ALIGNMENT_BYTES);
         let is_full = |ring: &FileRing| ring.bounds.is_full(self.current.bytes, EMPTY_BYTES as u64);
@@ -288,12 +285,13 @@ impl Stream {
         let _ = self.append(&mut empty, &packet);
     }
 
-    /// Returns the bytes from the last packet with events on, if it is known.
+    /// Returns the size from the last packet with events to the end, in bytes, if known.
     pub(crate) fn last_packet_bytes(&self) -> Option<u64> {
         Some(self.current.bytes - self.current.last?.bytes)
     }
 
-    /// Cuts off the packet of [`Self::last_packet_bytes`]; returns the number of its events.
+    /// Cuts off the packets that [`Self::last_packet_bytes`] measures. Returns the number of events
+    /// in them.
     pub(crate) fn cut_last_packet(&mut self) -> Option<u64> {
         let Self { current, next_sequence, .. } = self;
         let LastPacket { bytes, packets, events } = current.last.take()?;
@@ -302,14 +300,14 @@ impl Stream {
         *next_sequence = next_sequence.wrapping_sub(current.packets - packets);
         (current.bytes, current.packets) = (bytes, packets);
         current.events = current.events.saturating_sub(events);
-        // The packet that reported the most may be removed.
+        // The cut may remove the packet that reported the most losses.
         self.discarded = 0;
         Some(events)
     }
 
-    /// Returns the time at which a packet begins. babeltrace2 sorts the packets of several files by
-    /// their begin, and packets with the same begin wrongly. The next packet begins when this one
-    /// ends: so one without a length begins a nanosecond earlier, if it can.
+    /// Returns the begin time of a packet. babeltrace2 sorts packets of several files by their
+    /// begin, and misorders packets with the same begin. The next packet begins when this one ends.
+    /// So a packet without duration begins a nanosecond earlier if possible.
     fn packet_begin_ts(&self, packet: &Packet) -> u64 {
         let earlier = packet.begin_ts.saturating_sub(1);
         let is_point = packet.begin_ts == packet.end_ts;
@@ -330,14 +328,14 @@ impl DataFile {
                 .custom_flags(libc::O_NOFOLLOW)
                 .open(path)
         };
-        // A reader that finds the file also finds a valid index.
+        // The index comes first, so that a reader that finds the file also finds a valid index.
         let index = open(&rotation::index_path(folder, name))?;
         index.write_all_at(&index_header(), 0)?;
         let file = open(&rotation::data_path(folder, name))?;
         Ok(Self { file, index, bytes: 0, packets: 0, events: 0, last: None })
     }
 
-    /// Opens it as far as the progress names it; with the last entry of its index.
+    /// Opens a file up to the recorded progress. Returns the file and the last entry of its index.
     fn reopen(
         folder: &Path,
         name: &str,
@@ -375,8 +373,8 @@ impl DataFile {
             .write_all_at(bytes, self.bytes)
             .and_then(|()| self.index.write_all_at(&index_entry(self.bytes, fields), at));
         if let Err(error) = written {
-            // Readers find whole packets; and a partial one takes space that is missing. Bytes that
-            // cannot be cut off lie after the progress.
+            // Readers must find whole packets, and a partial packet would occupy scarce disk space.
+            // Bytes that cannot be cut off lie after the progress.
             let _ = self.index.set_len(at);
             let _ = self.file.set_len(self.bytes);
             return Err(error);
@@ -397,8 +395,8 @@ impl FileRing {
         rotation::numbered_file_name(&self.stem, number)
     }
 
-    /// Writes a packet into a file of its own, which becomes the current one. If it cannot be
-    /// written, the previous file stays current; some of the oldest may have been removed.
+    /// Writes a packet to a new file, which becomes the current one. If the write fails, the
+    /// previous file stays current; some of the oldest files may have been removed.
     fn rotate(
         &mut self,
         current: &mut DataFile,
@@ -417,9 +415,9 @@ impl FileRing {
         }
         let before = self.number;
         if surplus > 0 {
-            // There is to be one only.
+            // The stream may have only one file.
             rotation::remove_file_and_index(&folder, &self.name(before))?;
-            // Its room is needed, and we have it open.
+            // The removed file is still open; truncating it frees its disk space.
             current.file.set_len(0)?;
         }
         let next = self.name(before.saturating_add(1));
@@ -430,7 +428,7 @@ impl FileRing {
         let full = match begun {
             Ok(file) => std::mem::replace(current, file),
             Err(error) => {
-                // A partial file takes space that is missing.
+                // A partial file would occupy scarce disk space.
                 let _ = rotation::remove_file_and_index(&folder, &next);
                 return Err(error);
             }
@@ -447,11 +445,11 @@ impl FileRing {
     }
 }
 
-/// Returns true if a recorder can have made this progress in stream `name` when it was killed: as
-/// far as its index, or one packet less, which it had not published yet.
+/// Returns true if a killed recorder can have made this progress in stream `stem`: up to the last
+/// entry of its index, or one packet less, if it had not published the last packet yet.
 ///
-/// In a stream of several files, the last one that exists: a rotation that was cut short loses the
-/// events in memory.
+/// In a stream of several files, considers the last existing file: an interrupted rotation loses
+/// the events in memory.
 pub(crate) fn is_progress_in(folder: &Path, stem: &str, drained: &Drained) -> bool {
     let name = match (rotation::last_file_number(folder, stem), drained.file) {
         (Ok(None), 0) => stem.to_owned(),
@@ -475,7 +473,8 @@ pub(crate) fn is_progress_in(folder: &Path, stem: &str, drained: &Drained) -> bo
         return false;
     }
     let Some(last) = drained.packets.checked_sub(1) else { return drained.file_bytes == 0 };
-    // Where the last packet begins, and its length in bits: the drawing is `index_entry`'s.
+    // This reads the position and the bit length of the last packet, in the layout of
+    // `index_entry`.
     let mut words = [0; 16];
     if index.read_exact_at(&mut words, header + last * entry).is_err() {
         return false;
@@ -502,7 +501,7 @@ mod tests {
         let id = StreamId { uuid: [1; 16], class: 0, instance: 0, cpu: 0 };
         let begins = |bounds: Tracefiles, name: &str| {
             let mut stream = Stream::create(&place, name, bounds, id, 100).expect("a stream");
-            // Pieces of one sub-buffer: each begins where the previous one ended.
+            // These are pieces of one sub-buffer: each begins where the previous one ended.
             for (begin_ts, end_ts) in [(100, 100), (120, 120), (120, 150), (150, 150), (151, 151)] {
                 let mut bytes = vec![0; PACKET_HEADER_BYTES + 4];
                 let packet = Packet { begin_ts, end_ts, discarded: 0, missing: 0, events: 1 };
@@ -531,7 +530,7 @@ mod tests {
             let packet = Packet { begin_ts: 100, end_ts: 120, discarded: 3, missing: 0, events: 1 };
             stream.append(&mut bytes, &packet).expect("a packet");
             stream.extend(110);
-            // After the empty packet that it begins with.
+            // The packet follows the stream's empty first packet.
             assert_eq!((stream.end_ts, stream.bytes()), (120, 88 + 4000));
             stream.extend(200);
             assert_eq!((stream.discarded, stream.deleted()), (3, 0));

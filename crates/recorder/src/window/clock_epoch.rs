@@ -1,5 +1,5 @@
-//! A new clock epoch: every region that is in use begins a new sub-buffer, so that no packet has
-//! times of two epochs.
+//! A new clock epoch: every used region begins a new sub-buffer, so that no packet spans two
+//! epochs.
 
 use trackway_ring::claim::Claim;
 use trackway_ring::rseq::{AVAILABLE, Area, Bytes, Gate, commit};
@@ -12,13 +12,13 @@ use crate::window::cpus;
 use crate::window::handle::WindowHandle;
 use crate::window::slot::Slot;
 
-/// Number of attempts to switch on a CPU whose writers are quick.
+/// Most attempts to switch a region on a CPU whose writers keep committing.
 const SWITCH_TRIES_MAX: usize = 100;
-/// Bytes that a switch copies, rounded up to words, with the following ones.
+/// Size of the sub-buffer header that a switch copies in whole words.
 const SWITCH_BYTES: usize = trackway_abi::region::SUB_HEADER_BYTES;
 
-/// Opens a sub-buffer of `epoch` in every region in use. If there is no space, the next one that a
-/// writer opens belongs to the new epoch.
+/// Opens a sub-buffer of `epoch` in every used region. If a region has no space, the next
+/// sub-buffer that a writer opens belongs to the new epoch.
 pub(crate) fn switch_regions(
     handle: &WindowHandle,
     slot: &Slot,
@@ -26,7 +26,7 @@ pub(crate) fn switch_regions(
     epoch: u64,
 ) {
     let window = *handle.window();
-    // A recorder killed in here must be proved dead like any claimer.
+    // The recorder registers as a process, so that its death here can be proved like any claimer's.
     let me = window.enter_process(&trackway_sys::process::current_identity());
     cpus::visit_all_with(|cpu| {
         if let Some(region) = layout.region(&window, cpu, WriterPath::Sequence) {
@@ -57,7 +57,7 @@ fn switch_sequence_region(
     if !AVAILABLE || pointer.is_null() {
         return;
     }
-    // SAFETY: glibc registered this thread's area, and it is used on this thread.
+    // SAFETY: glibc registered this thread's area, and only this thread uses it here.
     let area = unsafe { Area::new(pointer) };
     let generation = &slot.session().generation;
     let gate = Gate {
@@ -76,7 +76,7 @@ fn switch_sequence_region(
     }
 }
 
-/// Plans the switch of a region that is in use, at a place that is backed.
+/// Plans the switch of a used region, at a position with memory.
 fn plan_region_switch(
     handle: &WindowHandle,
     region: Region<'static>,

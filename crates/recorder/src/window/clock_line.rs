@@ -6,13 +6,12 @@ use trackway_abi::session::Clock;
 use trackway_session::{Line, Reading};
 use trackway_sys::clock::{monotonic_ns, read_tsc};
 
-/// Number of samples, of which the tightest counts.
+/// Number of clock samples; the one between the closest counter readings is used.
 const SAMPLES: usize = 20;
 
-/// Returns true if the processor's counter runs at one speed, in all states of sleep.
+/// Returns true if the processor's counter has one constant rate, in all sleep states.
 pub(crate) fn counter_is_invariant() -> bool {
-    // AArch64's is the system counter, which is all of that by its architecture, and the same for
-    // all processors.
+    // On AArch64, the system counter is invariant and common to all processors by architecture.
     if !cfg!(target_arch = "x86_64") {
         return trackway_sys::clock::HAS_COUNTER;
     }
@@ -22,7 +21,8 @@ pub(crate) fn counter_is_invariant() -> bool {
     has("constant_tsc") && has("nonstop_tsc")
 }
 
-/// Reads the clock between two readings of the counter, the tightest of several.
+/// Reads the clock between two counter readings, several times. Returns the reading with the least
+/// distance between them.
 pub(crate) fn read_clock() -> Reading {
     let look = || {
         let before = read_tsc();
@@ -35,10 +35,10 @@ pub(crate) fn read_clock() -> Reading {
         .fold(look(), |best, one| if one.width < best.width { one } else { best })
 }
 
-/// Publishes `line` (`None`: writers read the system's clock) and the epoch.
+/// Publishes `line` and the epoch; with `None`, writers read the system clock.
 pub(crate) fn publish_line(clock: &Clock, line: Option<Line>, epoch: u64) {
     let line = line.unwrap_or(Line { base_tsc: 0, multiplier: 0, base_ns: 0, span: 0 });
-    // Odd, whatever a dead recorder left.
+    // The count becomes odd, whatever value a dead recorder left.
     let sequence = clock.sequence.load(Ordering::Relaxed) | 1;
     clock.sequence.store(sequence, Ordering::Relaxed);
     // ORDERING: Release keeps the odd count before the values; it pairs with the Acquire fence of
@@ -49,6 +49,6 @@ pub(crate) fn publish_line(clock: &Clock, line: Option<Line>, epoch: u64) {
     clock.base_ns.store(line.base_ns, Ordering::Relaxed);
     clock.span.store(line.span, Ordering::Relaxed);
     clock.epoch.store(epoch, Ordering::Relaxed);
-    // ORDERING: Release pairs with the Acquire of readers' first load.
+    // ORDERING: Release pairs with the Acquire of readers' first load of the count.
     clock.sequence.store(sequence.wrapping_add(1), Ordering::Release);
 }

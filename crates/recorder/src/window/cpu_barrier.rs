@@ -1,9 +1,8 @@
-//! Visits to every CPU that traced programs request, before they overwrite machine code of filters
-//! that an earlier sequence might be about to enter (docs/design/0008-filters.md).
+//! Visits of every CPU that traced programs request before they overwrite filters' machine code,
+//! because an earlier sequence may be about to enter it (docs/design/0008-filters.md).
 //!
-//! A recorder checks now and then whether a process requests a barrier. As with memory that is
-//! given back, another thread visits the CPUs: one may be busy for good with a thread of higher
-//! priority, and records must not wait for that.
+//! A recorder periodically checks for requests. Another thread visits the CPUs, as for returned
+//! memory: a thread of higher priority may occupy a CPU forever, and records must not wait for it.
 
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
@@ -12,20 +11,20 @@ use trackway_abi::window::Header;
 
 use crate::window::cpus;
 
-/// Least time between the beginnings of two visits, in ns: programs that request visits all the
-/// time must not keep a recorder busy.
+/// Shortest time between the starts of two visits, in ns: programs that request visits constantly
+/// must not keep a recorder busy.
 const PERIOD_NS: u64 = 100_000_000;
 
 /// Visits of one recorder in one window.
 #[derive(Debug, Default)]
 pub(crate) struct Visits {
     due_ns: u64,
-    /// The visiting thread, and the request that it serves.
+    /// The visiting thread and the number of the request that it serves.
     visitor: Option<(JoinHandle<bool>, u32)>,
 }
 
 impl Visits {
-    /// Begins a visit if one is requested and due; publishes that it is made.
+    /// Begins a visit if one is requested and due; publishes a finished visit.
     pub(crate) fn poll(&mut self, header: &Header, now_ns: u64) {
         if self.visitor.as_ref().is_some_and(|(visitor, _)| visitor.is_finished()) {
             self.end(header);
@@ -42,11 +41,12 @@ impl Visits {
         self.visitor = visitor.spawn(cpus::visit_all).ok().map(|visitor| (visitor, asked));
     }
 
-    /// Takes note of a visit that is over. One that did not come everywhere is none.
+    /// Ends a visit and publishes it if the thread reached every CPU.
     fn end(&mut self, header: &Header) {
         let Some((visitor, asked)) = self.visitor.take() else { return };
         if visitor.join().unwrap_or(false) {
-            // ORDERING: Release: a program that loads it (Acquire) comes after the visit.
+            // ORDERING: Release: a program that loads this value (Acquire) continues after the
+            // visit.
             header.visits_done.store(asked, Ordering::Release);
         }
     }
@@ -84,7 +84,7 @@ mod tests {
         };
         header.visits_asked.store(3, Ordering::Relaxed);
         visits.poll(header, 1);
-        // A request made now may be too late for some CPU.
+        // The visit may have passed some CPU before this request, so it does not serve the request.
         header.visits_asked.store(4, Ordering::Relaxed);
         is_over(&visits);
         visits.poll(header, 2);

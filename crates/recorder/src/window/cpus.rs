@@ -1,20 +1,20 @@
-//! The machine's CPUs, and running once on each of them.
+//! The machine's CPUs, and visits that run a thread once on each CPU.
 //!
-//! A restartable sequence that was running when a session's generation changed has ended once
-//! another thread has run on its CPU: the kernel aborts sequences when it switches threads. So a
-//! visit to every CPU is a grace period, for all processes, without their help.
+//! The kernel aborts restartable sequences when it switches threads. So a sequence that ran when a
+//! session's generation changed has ended once another thread has run on its CPU. A visit to every
+//! CPU is thus a grace period for all processes, without their help.
 
 use crate::error::RecordError;
 use trackway_sys::Errno;
 use trackway_sys::thread::CpuSet;
 
-/// Most CPUs of a machine.
+/// Most CPUs that a machine can have.
 const CPUS_MAX: u32 = 8192;
 
-/// Environment variable by which tests make a machine claim that it could have more CPUs.
+/// Environment variable with which tests simulate a larger number of possible CPUs.
 const TEST_VARIABLE: &str = "TRACKWAY_TEST_CPUS";
 
-/// Returns the number of CPUs that the machine could ever have: ids are below it.
+/// Returns the number of possible CPUs of the machine; every CPU id is lower.
 pub(crate) fn possible_cpu_count() -> u32 {
     let found = read_cpu_list("/sys/devices/system/cpu/possible")
         .last()
@@ -29,7 +29,7 @@ pub(crate) fn online_cpus() -> Vec<u32> {
     if online.is_empty() { (0..available_cpu_count()).collect() } else { online }
 }
 
-/// Returns the CPUs that are present, online or not.
+/// Returns the CPUs that are present, whether online or offline.
 pub(crate) fn present_cpus() -> Vec<u32> {
     let present = read_cpu_list("/sys/devices/system/cpu/present");
     if present.is_empty() { online_cpus() } else { present }
@@ -44,7 +44,7 @@ fn read_cpu_list(path: &str) -> Vec<u32> {
     std::fs::read_to_string(path).map(|text| parse_cpu_list(&text)).unwrap_or_default()
 }
 
-/// Parses a user's list of CPUs, all of which must be present.
+/// Parses a user's list of CPUs, all of which must be online.
 pub(crate) fn parse_user_cpus(list: &str) -> Result<Vec<u32>, RecordError> {
     let failed = |why: String| RecordError::Kernel(format!("--cpu {list}: {why}"), None);
     let is_range = |range: &str| {
@@ -73,19 +73,19 @@ fn parse_cpu_list(text: &str) -> Vec<u32> {
     ids
 }
 
-/// Runs once on every CPU that is online, then where it ran before. Returns false if a cpuset(7)
+/// Runs the thread once on every online CPU and restores its CPU set. Returns false if a cpuset(7)
 /// withholds a CPU, where old sequences may still be alive.
 pub(crate) fn visit_all() -> bool {
     visit_all_with(|_| ())
 }
 
-/// Calls `visitor` on every CPU that is online; returns true if all could be visited.
+/// Calls `visitor` on every online CPU. Returns true if all CPUs could be visited.
 pub(crate) fn visit_all_with(visitor: impl FnMut(u32)) -> bool {
     visit_each(&online_cpus(), visitor)
 }
 
-/// Runs once on each of these CPUs, as far as they are online, then where it ran before. Returns
-/// true if all could be visited.
+/// Runs the thread once on each of these CPUs that is online and restores its CPU set. Returns true
+/// if all of them could be visited.
 pub(crate) fn visit_cpus(cpus: &[u32]) -> bool {
     let online = online_cpus();
     let cpus: Vec<u32> = cpus.iter().copied().filter(|cpu| online.contains(cpu)).collect();
@@ -98,12 +98,12 @@ fn visit_each(cpus: &[u32], mut visitor: impl FnMut(u32)) -> bool {
     for &cpu in cpus {
         match CpuSet::only(cpu).apply() {
             Ok(()) => visitor(cpu),
-            // It went offline in between: no thread runs there.
+            // The CPU went offline meanwhile: no thread runs on it.
             Err(Errno(libc::EINVAL)) if !online_cpus().contains(&cpu) => {}
             Err(_) => complete = false,
         }
     }
-    // If the former set cannot be restored, the thread may run on any CPU, which is harmless.
+    // If the former CPU set cannot be restored, the thread may run on any CPU, which is harmless.
     let _ = before.apply();
     complete
 }

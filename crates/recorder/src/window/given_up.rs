@@ -1,4 +1,4 @@
-//! A recording that was discarded for a new one, and the notice about it.
+//! A recording that was discarded to free a slot for a new one, and the notice about it.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -9,18 +9,18 @@ use crate::notices::Notices;
 use crate::window::handle::WindowHandle;
 use crate::window::shared_text;
 
-/// A recording that was given up for a new one.
+/// A recording that was given up to free its slot for a new one.
 #[derive(Debug)]
 pub(crate) enum GivenUpRecording {
-    /// A recording of the window's user, into this folder.
+    /// A recording of the window's user, with its trace folder.
     Own(PathBuf),
-    /// A session over several users in one user's window, recorded by the user with this id.
+    /// The part of a session over several users that is in one user's window, with the id of the
+    /// recorder's user.
     Part(u32),
 }
 
 impl GivenUpRecording {
-    /// Describes `session`. Only the recorder's user can read the path of a trace over several
-    /// users.
+    /// Returns the description of `session`. The window has no path for a trace over several users.
     pub(crate) fn of(session: &Session) -> Self {
         let folder = shared_text::trace_path_of(session);
         match folder.as_os_str().is_empty() {
@@ -45,7 +45,7 @@ impl core::fmt::Display for GivenUpRecording {
     }
 }
 
-/// Reports the recordings that were given up for a new one.
+/// Reports recordings that were given up for new ones.
 pub(crate) fn report_given_up(handle: &WindowHandle, notices: &Notices) {
     for recording in handle.given_up.take() {
         notices.report(format_args!("gave up {recording}: all {SESSIONS_MAX} places were taken"));

@@ -18,35 +18,35 @@ use crate::error::RecordError;
 use crate::notices::Notices;
 use crate::window::given_up::GivenUpRecording;
 
-/// Environment variable with the folder of the window, instead of /dev/shm; the library in traced
-/// programs uses it, too.
+/// Environment variable with the window's folder instead of /dev/shm; the library in traced
+/// programs uses the variable, too.
 const FOLDER_VARIABLE: &str = "TRACKWAY_WINDOW_DIR";
 const DEFAULT_FOLDER: &str = "/dev/shm";
 
-/// Longest wait for a process that has another user's window locked, in ns.
+/// Longest wait for another user's window while a process has it locked, in ns.
 const OTHER_USER_LOCK_WAIT_NS: u64 = 50_000_000;
 
 /// A user's window, with the state that a recorder needs for it.
 #[derive(Debug)]
 pub struct WindowHandle {
-    /// Hands out its memory.
+    /// Allocator of the window's memory.
     pub allocator: Allocator,
-    /// The folder that it lies in.
+    /// Folder of the window's file.
     pub folder: PathBuf,
-    /// Its file.
+    /// Path of the window's file.
     pub path: PathBuf,
-    /// The user that owns it, as this process sees users.
+    /// User that owns the window, by its id in this process's user namespace.
     uid: u32,
-    /// Device and inode of its file.
+    /// Device and inode of the window's file.
     file: (u64, u64),
     guard: Guard,
-    /// Recordings that were given up for lack of slots, and not reported yet.
+    /// Recordings that were given up for lack of slots and are not reported yet.
     pub(crate) given_up: RefCell<Vec<GivenUpRecording>>,
 }
 
 impl WindowHandle {
-    /// Opens the calling user's window. Makes it if there is none, and replaces one that is
-    /// unusable, with a notice.
+    /// Opens the calling user's window. Creates a missing window; replaces an unusable one, with a
+    /// notice.
     pub fn open_or_make(notices: &Notices) -> Result<Self, RecordError> {
         let folder = window_folder();
         match Self::open_in(&folder, true) {
@@ -71,8 +71,8 @@ impl WindowHandle {
         }
     }
 
-    /// Calls `inspect` with the calling user's window; returns `None` if there is none. For
-    /// commands that record nothing: if no other process uses the window, it is compact afterwards.
+    /// Calls `inspect` with the calling user's window; returns `None` if there is none. Only for
+    /// commands that record nothing: compacts the window afterwards if no other process uses it.
     pub fn inspect<T>(inspect: impl FnOnce(&Window) -> T) -> Result<Option<T>, RecordError> {
         let Some(handle) = Self::open()? else { return Ok(None) };
         let seen = inspect(handle.window());
@@ -100,13 +100,13 @@ impl WindowHandle {
         }
     }
 
-    /// Opens (with `create`: or makes) the calling user's window in `folder`.
+    /// Opens the calling user's window in `folder`; with `create`, makes a missing one.
     pub fn open_in(folder: &Path, create: bool) -> Result<Self, RecordError> {
         Self::open_for(folder, crate::common::user::effective_uid(), create)
     }
 
-    /// Opens the window of user `uid`. For another user's window, waits for the lock are short: see
-    /// [`Self::limit_lock_wait`].
+    /// Opens the window of user `uid`. Waits only briefly for the lock of another user's window:
+    /// see [`Self::limit_lock_wait`].
     pub(crate) fn open_for(folder: &Path, uid: u32, create: bool) -> Result<Self, RecordError> {
         let fail = |error| RecordError::Window(folder.to_owned(), error);
         let path = window_path(folder, uid)?;
@@ -130,8 +130,8 @@ impl WindowHandle {
         Ok(handle)
     }
 
-    /// Makes the window compact, if no process uses it. If no program and no session is left, other
-    /// users of the window are about to close it: waits for them, for a moment.
+    /// Compacts the window if no process uses it. If no live process and no session remains, waits
+    /// briefly for other handles that are about to close it.
     pub(crate) fn compact_soon(&self) {
         const LOOKS: u32 = 10;
         const PERIOD: Duration = Duration::from_millis(5);
@@ -143,7 +143,7 @@ impl WindowHandle {
         }
     }
 
-    /// Returns true if a session is in the window, or a process that lives.
+    /// Returns true if the window has a session or a live process.
     fn is_used(&self) -> bool {
         let window = self.window();
         let state = |index| window.session(index).state.load(Ordering::Relaxed);
@@ -151,26 +151,26 @@ impl WindowHandle {
     }
 
     /// Unmaps a window that was only read, if there is address space for that. Copies of
-    /// [`Self::window`] show zeros from here on.
+    /// [`Self::window`] show zeros afterwards.
     pub fn close(self) {
         let window = *self.window();
         drop(self);
-        // A mapping that stays would keep other processes from making the window compact.
+        // A remaining mapping would keep other processes from compacting the window.
         let _ = window.blank(true, 0).and_then(|()| window.blank(false, 0));
     }
 
-    /// Returns the user that owns it.
+    /// Returns the id of the user that owns the window.
     pub(crate) const fn uid(&self) -> u32 {
         self.uid
     }
 
-    /// Returns the device and inode of its file.
+    /// Returns the device and inode of the window's file.
     pub(crate) const fn file(&self) -> (u64, u64) {
         self.file
     }
 
-    /// Returns true if its file is the one that programs find. A file that cannot be checked counts
-    /// as present.
+    /// Returns true if programs find this file at the window's path. A file that cannot be checked
+    /// counts as present.
     pub(crate) fn is_current_file(&self) -> bool {
         match std::fs::symlink_metadata(&self.path) {
             Ok(status) => (status.dev(), status.ino()) == self.file,
@@ -178,25 +178,26 @@ impl WindowHandle {
         }
     }
 
-    /// Limits waits for a process that has another user's window locked: that user must not be able
-    /// to delay the recorder's other work.
+    /// Limits waits for the lock of another user's window: that user must not be able to delay the
+    /// recorder's other work.
     pub(crate) fn limit_lock_wait(&self) {
         if self.uid != crate::common::user::effective_uid() {
             self.allocator.limit_patience(OTHER_USER_LOCK_WAIT_NS);
         }
     }
 
-    /// Returns the window.
+    /// Returns the mapped window.
     pub const fn window(&self) -> &Window {
         self.allocator.window()
     }
 
-    /// Returns true if the file is as long as the window declares; if not, a process truncated it.
+    /// Returns true if the file is as long as the window declares; otherwise a process truncated
+    /// it.
     ///
-    /// Other recorders lengthen the file before they publish its length, and publish the length
-    /// before they shorten it. So the file is as long as the lesser of the lengths published before
-    /// and after the check; unless it was shortened and lengthened in between, which does not
-    /// happen twice in a row.
+    /// Other recorders lengthen the file before they publish the new length, and publish a shorter
+    /// length before they shorten the file. So the file is at least as long as the smaller of the
+    /// lengths published before and after the check. The exception, a shortening and a lengthening
+    /// in between, does not happen twice in a row.
     pub fn is_full_length(&self) -> bool {
         let is_long_enough = || {
             let before = self.window().usable_bytes();
@@ -209,9 +210,9 @@ impl WindowHandle {
 }
 
 impl Drop for WindowHandle {
-    /// Compacts a window that is not in use, so that it takes little memory.
+    /// Compacts an unused window, so that it takes little memory.
     fn drop(&mut self) {
-        // The next process that opens the window tries again.
+        // If this fails, the next process that opens the window tries again.
         let _ = self.allocator.compact();
     }
 }
@@ -220,14 +221,14 @@ impl Drop for WindowHandle {
 pub(crate) fn window_path(folder: &Path, uid: u32) -> Result<PathBuf, RecordError> {
     let fail = |error| RecordError::Window(folder.to_owned(), error);
     let mut name = [0; NAME_BYTES];
-    // In a user namespace the folder is shared with users outside, whose names count.
+    // A user namespace shares the folder with users outside, so the outer user id names the window.
     let known_as = trackway_sys::process::outer_user(uid)
         .ok_or_else(|| fail(OpenError::System(trackway_sys::Errno(libc::EOVERFLOW))))?;
     let name = window_name(folder.as_os_str().as_bytes(), known_as, &mut name).map_err(fail)?;
     Ok(PathBuf::from(OsString::from_vec(name.to_bytes().to_vec())))
 }
 
-/// Returns the folder that the window lies in.
+/// Returns the folder of windows.
 pub(crate) fn window_folder() -> PathBuf {
     std::env::var_os(FOLDER_VARIABLE).map_or_else(|| PathBuf::from(DEFAULT_FOLDER), PathBuf::from)
 }

@@ -1,4 +1,5 @@
-//! The lease of a session's recorder: renewed while it lives, checked to detect its death.
+//! The lease of a session's recorder: the recorder renews it; other processes check it to detect
+//! the recorder's death.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -9,13 +10,13 @@ use trackway_window::lease_is_over;
 
 /// Duration of a lease, in ns.
 const LEASE_NS: u64 = 5_000_000_000;
-/// Renewals in the duration of a lease.
+/// Number of renewals in the duration of a lease.
 const RENEWALS: u64 = 10;
 /// Environment variable with which tests shorten the lease, in ms.
 const TEST_VARIABLE: &str = "TRACKWAY_TEST_LEASE_MS";
 
-/// Returns the duration of a lease, in ns. It is the recorder's alone: writers compare the clock
-/// with the end that the recorder has written.
+/// Returns the duration of a lease, in ns. Only the recorder uses it: writers compare the clock
+/// with the end time that the recorder has written.
 pub(crate) fn lease_ns() -> u64 {
     static DURATION_NS: OnceLock<u64> = OnceLock::new();
     *DURATION_NS.get_or_init(|| {
@@ -24,12 +25,12 @@ pub(crate) fn lease_ns() -> u64 {
     })
 }
 
-/// Returns the period of the lease's renewal, in ns.
+/// Returns the period of lease renewals, in ns.
 pub(crate) fn renewal_period_ns() -> u64 {
     lease_ns() / RENEWALS
 }
 
-/// Enters this process as the session's recorder; the moment at which it did.
+/// Registers this process as the session's recorder. Returns the time of the registration.
 pub(crate) fn register_recorder(session: &Session) -> u64 {
     let who = current_identity();
     session.recorder_pid.store(who.pid, Ordering::Relaxed);
@@ -39,16 +40,16 @@ pub(crate) fn register_recorder(session: &Session) -> u64 {
     who.since_ns
 }
 
-/// Renews the lease; returns true if it had run out.
+/// Renews the lease. Returns true if it had expired.
 pub(crate) fn renew_lease(session: &Session) -> bool {
     let now = trackway_sys::clock::monotonic_ns();
-    // ORDERING: SeqCst: first the lease, then (by the process that requested it) the bits; a writer
-    // that clears a bit reads the lease afterwards.
+    // ORDERING: SeqCst: first the lease, then the enable bits, which the caller sets; a writer that
+    // clears a bit reads the lease afterwards.
     session.lease_until_ns.swap(now + lease_ns(), Ordering::SeqCst) < now
 }
 
-/// Returns true if the recorder of a session that is not free is dead. A recorder that is merely
-/// stopped is not. For one in another pid namespace only the lease can tell.
+/// Returns true if a slot is in use and its recorder is dead. A stopped recorder is not dead. For a
+/// recorder in another pid namespace, only the lease counts.
 pub(crate) fn recorder_is_dead(session: &Session) -> bool {
     let who = Identity {
         image: 0,
@@ -61,13 +62,15 @@ pub(crate) fn recorder_is_dead(session: &Session) -> bool {
         _ if who.pid == 0 => true,
         Life::Dead => true,
         Life::Alive => false,
-        // It may live where this process cannot see it: then only its lease counts. If the system
-        // merely refuses an answer (no descriptor is left), it is not dead.
+        // A recorder outside this process's view may be alive: only its lease counts. If the system
+        // refuses the check, for example without a free file descriptor, the recorder counts as
+        // alive.
         Life::Unknown => {
             let here = pid_namespace();
             let elsewhere = who.pid_namespace == 0 || here != 0 && here != who.pid_namespace;
             let now = trackway_sys::clock::monotonic_ns();
-            // A process that died while it updated the clock's line has left it so for good.
+            // A recorder that died while it updated the clock line leaves an odd sequence number
+            // forever.
             let is_drawing = session.clock.sequence.load(Ordering::Relaxed) & 1 != 0;
             let is_over = is_drawing || lease_is_over(lease, now, &session.clock);
             elsewhere && lease < now && is_over
@@ -97,7 +100,7 @@ mod tests {
         if !trackway_sys::clock::HAS_COUNTER {
             return;
         }
-        // It is an hour earlier where that recorder is.
+        // On the recorder's clock it is one hour earlier.
         let earlier = trackway_session::Line {
             base_tsc: trackway_sys::clock::read_tsc(),
             multiplier: 1 << 31,

@@ -1,25 +1,26 @@
-//! The memory that this process's control group may still take.
+//! Memory that this process's control group may still allocate.
 //!
-//! Buffers are charged to the process that allocates them, the recorder. A group at its limit does
-//! not fail fallocate(2): the kernel kills a process of the group. So the limit is checked before.
-//! Supports both versions of cgroups (Documentation/admin-guide/cgroup-v2.rst and
-//! cgroup-v1/memory.rst of Linux); files that cannot be read limit nothing.
+//! The kernel charges buffers to the process that allocates them, the recorder. In a group at its
+//! limit, fallocate(2) does not fail: the kernel kills a process of the group. So the recorder
+//! checks the limit first. Supports both versions of cgroups
+//! (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of Linux); unreadable files
+//! count as no limit.
 
 use std::fs;
 use std::path::Path;
 
 /// Mount point of cgroups.
 const CGROUP_ROOT: &str = "/sys/fs/cgroup";
-/// Most levels of groups that are checked.
+/// Most levels of the group hierarchy that are checked.
 const LEVELS_MAX: usize = 32;
-/// Share of the limit that is left to the rest of the group: one part in so many.
+/// Divisor of the limit that gives the share reserved for the group's other processes.
 const RESERVED_SHARE: u64 = 8;
 
-/// Names of the files of one version.
+/// Names of the limit files of one cgroup version.
 struct LimitFiles {
     limit: &'static str,
     usage: &'static str,
-    /// Lines of memory.stat: pages of files, which the kernel takes back when it needs memory.
+    /// Lines of memory.stat that count page cache, which the kernel reclaims when it needs memory.
     reclaimable: [&'static str; 2],
 }
 
@@ -34,8 +35,8 @@ const VERSION_2: LimitFiles = LimitFiles {
     reclaimable: ["inactive_file", "active_file"],
 };
 
-/// Returns the bytes that may be allocated without coming near the limit of any group of this
-/// process, nor that of the machine, whose memory may be less than a file system in it may take.
+/// Returns the number of bytes that may be allocated without coming near a limit: of any group of
+/// this process, or of the machine, whose memory may be smaller than a tmpfs in it.
 pub(crate) fn headroom_bytes() -> u64 {
     let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let of_machine =
@@ -43,7 +44,7 @@ pub(crate) fn headroom_bytes() -> u64 {
     headroom_below(Path::new(CGROUP_ROOT), &membership).min(of_machine.unwrap_or(u64::MAX))
 }
 
-/// Returns the memory that a machine with this /proc/meminfo (proc_meminfo(5)) may still give.
+/// Returns the bytes that a machine with this /proc/meminfo (proc_meminfo(5)) may still allocate.
 fn machine_headroom(meminfo: &str) -> Option<u64> {
     let bytes = |name: &str| {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -52,7 +53,8 @@ fn machine_headroom(meminfo: &str) -> Option<u64> {
     Some(bytes("MemAvailable")?.saturating_sub(bytes("MemTotal")? / RESERVED_SHARE))
 }
 
-/// Returns the same for groups mounted at `root` and a text in the format of /proc/PID/cgroup.
+/// Returns the headroom in bytes of the groups in `membership` (format of /proc/PID/cgroup),
+/// mounted at `root`.
 fn headroom_below(root: &Path, membership: &str) -> u64 {
     let mut least = u64::MAX;
     for line in membership.lines() {
@@ -75,7 +77,7 @@ fn headroom_below(root: &Path, membership: &str) -> u64 {
 
 fn group_headroom(group: &Path, files: &LimitFiles) -> Option<u64> {
     let number = |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
-    // "max" is no number: no limit.
+    // The text "max" is not a number and means no limit.
     let limit = number(files.limit)?;
     let usage = number(files.usage)?;
     let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();

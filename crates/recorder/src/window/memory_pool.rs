@@ -1,4 +1,4 @@
-//! Memory for sub-buffers: taken from the window in granules, handed out in pieces.
+//! Memory for sub-buffers: the pool takes granules from the window and hands out pieces.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use trackway_window::{AllocateError, Allocator, READABLE_BYTES, Window};
 
 use crate::window::{memory_limit, sandboxes};
 
-/// Sub-buffers read with pread(2): a file that was truncated is an error then, not a signal.
+/// Reads sub-buffers with pread(2), so that a truncated file causes an error instead of a signal.
 pub(crate) struct FileMemory<'file>(pub(crate) &'file Fd);
 
 impl Memory for FileMemory<'_> {
@@ -21,32 +21,32 @@ impl Memory for FileMemory<'_> {
     }
 }
 
-/// A session's memory for sub-buffers.
+/// Pool of a session's memory for sub-buffers.
 #[derive(Debug)]
 pub(crate) struct MemoryPool {
     owner: u8,
     /// Free pieces, by size as a power of two.
     free: Vec<(u32, Vec<Piece>)>,
-    /// True if half of the free memory is left to other processes.
+    /// True if the pool leaves half of the free memory to other processes.
     modest: bool,
-    /// True if waits are allowed (for a moment) while another process has the window locked.
+    /// True if the pool may wait briefly while another process has the window locked.
     pub(crate) patient: bool,
     /// Time of the latest search for sandboxes.
     looked: Option<Instant>,
 }
 
-/// A place for a sub-buffer, which the session holds in the window.
+/// Space for a sub-buffer that the session owns in the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Piece {
-    /// In bytes of the window.
+    /// Offset in the window, in bytes.
     offset: u64,
-    /// True if it has memory; otherwise the system has it.
+    /// True if the piece has memory; otherwise its memory is returned to the system.
     is_backed: bool,
 }
 
 impl MemoryPool {
-    /// Makes the pool of the session in slot `slot`; a modest one leaves half of the free memory.
-    /// No pool takes its control group to the limit.
+    /// Makes the pool of the session in slot `slot`. A `modest` pool leaves half of the free memory
+    /// to others. No pool fills its control group to the limit.
     pub(crate) fn new(slot: usize, modest: bool) -> Self {
         Self {
             owner: granule::DATA + slot as u8,
@@ -57,8 +57,8 @@ impl MemoryPool {
         }
     }
 
-    /// Takes a piece of `1 << shift` bytes, backed by memory. Takes more than one from the window
-    /// at a time, if more are `expected`.
+    /// Takes a piece of `1 << shift` bytes with memory. Takes several pieces from the window at
+    /// once if more are `expected`.
     pub(crate) fn take(
         &mut self,
         allocator: &Allocator,
@@ -84,25 +84,25 @@ impl MemoryPool {
             }
             Err(error) => return Err(error),
         };
-        // In the order of their addresses: the last one is taken first.
+        // Pieces are handed out in the order of their addresses: the last one in the list first.
         let pieces = (1..bytes / size).rev();
         let pieces = pieces.map(|number| Piece { offset: start + number * size, is_backed: true });
         self.free_pieces(shift).extend(pieces);
         Ok(start)
     }
 
-    /// Takes back a piece of `1 << shift` bytes at `offset` that is not in use any more: its memory
-    /// returns to the system.
+    /// Takes back an unused piece of `1 << shift` bytes at `offset`, and returns its memory to the
+    /// system.
     pub(crate) fn put(&mut self, allocator: &Allocator, shift: u32, offset: u64) {
         let is_backed = allocator.file().punch(offset, 1 << shift).is_err();
         let list = self.free_pieces(shift);
-        // Pieces with memory are taken first; then those at low addresses.
+        // Pieces with memory are handed out first, then those at low addresses.
         list.push(Piece { offset, is_backed });
         list.sort_unstable_by_key(|piece| (piece.is_backed, std::cmp::Reverse(piece.offset)));
     }
 
-    /// Gives back the memory of all free pieces, and returns granules without pieces in use to the
-    /// window. If another process has the window locked, they stay, to be used or given back later.
+    /// Returns the memory of all free pieces to the system, and wholly free granules to the window.
+    /// If another process has the window locked, the pool keeps the granules for later.
     pub(crate) fn trim(&mut self, allocator: &Allocator) -> Result<(), AllocateError> {
         for (shift, pieces) in &mut self.free {
             for piece in pieces.iter_mut().filter(|piece| piece.is_backed) {
@@ -117,14 +117,15 @@ impl MemoryPool {
             return Ok(());
         }
         let given = allocator.try_give_back_some(&whole, self.owner);
-        // Whatever the result: granules that are not ours any more may be another session's by now.
+        // Even after a failure, granules that the pool lost may already belong to another session.
         for (_, pieces) in &mut self.free {
             pieces.retain(|piece| allocator.owner_at(granule_of(piece)) == self.owner);
         }
         given
     }
 
-    /// Returns the memory that the session holds in the window and the system has, in bytes.
+    /// Returns the size of pieces that the session owns in the window but that have no memory, in
+    /// bytes.
     pub(crate) fn unbacked_bytes(&self) -> u64 {
         let of = |(shift, pieces): &(u32, Vec<Piece>)| {
             (pieces.iter().filter(|piece| !piece.is_backed).count() as u64) << shift
@@ -142,8 +143,8 @@ impl MemoryPool {
         }
     }
 
-    /// Detects processes in sandboxes, if processes may have to map more of the window for so many
-    /// more bytes: those that are marked make no system call for that.
+    /// Marks processes in sandboxes if processes may have to map more of the window for `bytes`
+    /// more bytes: marked processes make no system call for that.
     fn detect_sandboxes(&mut self, window: &Window, bytes: u64) {
         const PERIOD: Duration = Duration::from_secs(1);
         let is_mapped = window.usable_bytes().saturating_add(bytes) <= READABLE_BYTES;
@@ -154,8 +155,7 @@ impl MemoryPool {
         self.looked = Some(Instant::now());
     }
 
-    /// Checks that there is memory for so many more bytes, all of which are required: before the
-    /// first of them is taken.
+    /// Checks, before the first byte is taken, that memory for all `bytes` required bytes is free.
     pub(crate) fn check_all(&self, allocator: &Allocator, bytes: u64) -> Result<(), AllocateError> {
         self.check_room(allocator, bytes)?;
         let free = free_bytes(allocator.file()).map_err(AllocateError::System)?;
@@ -165,7 +165,7 @@ impl MemoryPool {
         Ok(())
     }
 
-    /// Checks that so many more bytes leave enough to other processes.
+    /// Checks that taking `bytes` bytes leaves enough memory to other processes.
     fn check_room(&self, allocator: &Allocator, bytes: u64) -> Result<(), AllocateError> {
         let headroom = memory_limit::headroom_bytes();
         let share = if self.modest { 2 } else { 1 };
@@ -193,12 +193,12 @@ impl MemoryPool {
     }
 }
 
-/// Returns the start of a piece's granule, or of its first one.
+/// Returns the start of the granule in which a piece begins.
 fn granule_of(piece: &Piece) -> u64 {
     piece.offset / GRANULE_BYTES * GRANULE_BYTES
 }
 
-/// Granules in which nothing is used, of these free pieces of `size` bytes.
+/// Returns the granules that are wholly free, according to these free pieces of `size` bytes.
 fn whole_granules(size: u64, pieces: &[Piece]) -> Vec<u64> {
     let mut offsets: Vec<u64> = pieces.iter().map(granule_of).collect();
     offsets.sort_unstable();
@@ -228,17 +228,17 @@ mod tests {
         let pieces: Vec<u64> =
             (0..8).map(|_| pool.take(allocator, shift, 12).expect("memory")).collect();
         let large = pool.take(allocator, GRANULE_BYTES.ilog2() + 1, 1).expect("memory");
-        // Four that are not in use yet are there, too.
+        // The pool also holds four pieces that are not in use yet.
         assert_eq!(allocator.bytes_of(3), 5 * GRANULE_BYTES);
         assert_eq!(pool.unbacked_bytes(), 0);
-        // All of the second granule, and a part of the first.
+        // The whole second granule and a part of the first become free.
         pieces[1..].iter().rev().for_each(|piece| pool.put(allocator, shift, *piece));
         pool.put(allocator, GRANULE_BYTES.ilog2() + 1, large);
         pool.trim(allocator).expect("the window is not locked");
         assert_eq!(allocator.bytes_of(3), GRANULE_BYTES);
         assert_eq!(allocator.owner_at(pieces[0]), granule::DATA + 3);
         assert_eq!(allocator.owner_at(large), granule::FREE);
-        // Pieces that stayed hold no memory, and are used first.
+        // Free pieces of the granule that stayed hold no memory, and are handed out first.
         let blocks = || std::fs::metadata(&handle.path).expect("the window").blocks() * 512;
         assert_eq!(pool.unbacked_bytes(), 3 << shift);
         let before = blocks();
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!((blocks() - before, pool.unbacked_bytes()), (1 << shift, 2 << shift));
         pool.put(allocator, shift, pieces[1]);
         assert_eq!(blocks(), before);
-        // Another handle has the window open: the next attempt succeeds.
+        // While another handle holds the lock, the return fails; the next attempt succeeds.
         let other = WindowHandle::open_in(folder.path(), false).expect("the window");
         pool.put(allocator, shift, pieces[0]);
         let locked = other.allocator.exclusively(|| pool.trim(allocator)).expect("a lock");

@@ -1,4 +1,4 @@
-//! A user's window as a recorder uses it: opening it, session slots, memory, CPUs, processes.
+//! A recorder's access to a user's window: opening it, session slots, memory, CPUs, processes.
 
 pub(crate) mod clock_epoch;
 pub(crate) mod clock_line;

@@ -1,4 +1,4 @@
-//! Processes, as /proc and the window show them; and which of them a channel records.
+//! Processes in /proc and in the window, and the process rules of a channel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -15,20 +15,20 @@ use trackway_window::Window;
 
 use crate::error::RecordError;
 
-/// A process rule that selects no process: no namespace has this number.
+/// A process rule that selects no process: no pid namespace has number 0.
 const NO_PROCESS: &str = "pid=0:0";
 
-/// Returns the rules of a channel, in the form of `trackway_schema::ProcessRules`.
+/// Returns the process rules of a channel, in the form of `trackway_schema::ProcessRules`.
 ///
 /// # Errors
 ///
-/// If one of its processes does not exist, or may not be examined.
+/// If one of the channel's processes does not exist, or may not be examined.
 pub(crate) fn rules_text(channel: &ChannelSpec) -> Result<String, RecordError> {
     let lines = channel.pids.iter().map(|&pid| pid_rule_of(pid)).collect::<Result<_, _>>()?;
     Ok(append_other_rules(channel, lines))
 }
 
-/// Returns the rules of an existing channel: processes that have ended are left out.
+/// Returns the process rules of an existing channel, without processes that have ended.
 pub(crate) fn rules_of_running(channel: &ChannelSpec) -> String {
     let lines =
         channel.pids.iter().map(|&pid| pid_rule_of(pid).unwrap_or_else(|_| NO_PROCESS.into()));
@@ -40,14 +40,14 @@ fn pid_rule_of(pid: u32) -> Result<String, RecordError> {
     Ok(format!("pid={namespace}:{pid}"))
 }
 
-/// Returns these rules, and those of the channel that are not about process ids.
+/// Returns the rules in `lines`, followed by the channel's rules that name no process ids.
 fn append_other_rules(channel: &ChannelSpec, mut lines: Vec<String>) -> String {
     lines.extend(channel.executables.iter().map(|glob| format!("exe={glob}")));
     lines.extend(channel.pid_namespaces.iter().map(|namespace| format!("ns={namespace}")));
     lines.join("\n")
 }
 
-/// Ids here of the processes in a window's table that live, as far as that is known.
+/// Returns the ids of known live processes in a window's table, in this process's pid namespace.
 pub fn live_pids_in_window(window: &Window) -> BTreeSet<u32> {
     let own = trackway_sys::process::pid_namespace();
     let mut others = None;
@@ -59,7 +59,7 @@ pub fn live_pids_in_window(window: &Window) -> BTreeSet<u32> {
         if who.pid_namespace == own {
             return Some(who.pid);
         }
-        // This process has another number for it than its own namespace.
+        // In this process's pid namespace, the process has another id.
         others
             .get_or_insert_with(inner_namespace_processes)
             .get(&(who.pid_namespace, who.pid))
@@ -68,12 +68,12 @@ pub fn live_pids_in_window(window: &Window) -> BTreeSet<u32> {
     here.collect()
 }
 
-/// Files that a process has mapped to execute them; `None` if /proc does not show them.
+/// Returns the files that a process has mapped executable; `None` if /proc does not show them.
 pub fn mapped_executables(pid: u32) -> Option<BTreeSet<PathBuf>> {
     Some(executable_files(&fs::read(format!("/proc/{pid}/maps")).ok()?))
 }
 
-/// Returns the executable files in proc_pid_maps(5).
+/// Returns the executable files in a text of proc_pid_maps(5).
 fn executable_files(maps: &[u8]) -> BTreeSet<PathBuf> {
     let path = |line: &[u8]| {
         let mode = line.split(|&byte| byte == b' ').nth(1)?;
@@ -85,13 +85,13 @@ fn executable_files(maps: &[u8]) -> BTreeSet<PathBuf> {
 
 /// Returns the command name of a process (proc_pid_comm(5)); empty if it has ended.
 pub fn command_name_of(pid: u32) -> String {
-    // A process may call itself anything, and its name may end with a space.
+    // A process may choose any name; the name may end with a space.
     let name = read_proc(&format!("/proc/{pid}/comm")).unwrap_or_default();
     name.strip_suffix('\n').unwrap_or(&name).to_owned()
 }
 
-/// Returns the processes in namespaces within ours, by namespace and by their ids in there.
-/// Processes that are missing are in namespaces that this process cannot see, or have ended.
+/// Returns the processes in inner pid namespaces, by namespace and by their id in it. Lacks
+/// processes that have ended, or whose namespace this process cannot see.
 pub(crate) fn inner_namespace_processes() -> BTreeMap<(u64, u32), u32> {
     let own = trackway_sys::process::pid_namespace();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -100,7 +100,7 @@ pub(crate) fn inner_namespace_processes() -> BTreeMap<(u64, u32), u32> {
     known.filter(|((namespace, _), _)| *namespace != own).collect()
 }
 
-/// Returns the process-id namespace of a process, and its id in there.
+/// Returns the innermost pid namespace of a process, and its id in that namespace.
 pub(crate) fn innermost_id_of(pid: u32) -> Result<(u64, u32), RecordError> {
     let folder = format!("/proc/{pid}");
     let fail = || RecordError::io("look at process", pid.to_string());
@@ -113,12 +113,11 @@ pub(crate) fn innermost_id_of(pid: u32) -> Result<(u64, u32), RecordError> {
     Ok((namespace, id))
 }
 
-/// Reads a file of proc(5). Names of processes and files in it may be any bytes: invalid UTF-8
-/// becomes U+FFFD.
+/// Reads a file of proc(5). Names in it may contain any bytes: invalid UTF-8 becomes U+FFFD.
 ///
 /// # Errors
 ///
-/// If it cannot be read, as when the process has ended.
+/// If the file cannot be read, for example because the process has ended.
 pub(crate) fn read_proc(path: &str) -> io::Result<String> {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -1,5 +1,5 @@
-//! Test of restartable sequences: whether they abort on this machine as they must. Run once for
-//! each window, because everything rests on it: under some emulators and debuggers they do not.
+//! Test of restartable sequences: they must abort when preempted, but do not under some emulators
+//! and debuggers. The test runs once for each window, because all of recording depends on it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::Builder;
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use trackway_sys::thread::{CpuSet, current_cpu, rseq_area};
 use trackway_window::Window;
 
-/// The window's `rseq_works`: yes.
+/// Value of the window's `rseq_works` if sequences work.
 const WORKS: u32 = 1;
-/// The window's `rseq_works`: no.
+/// Value of the window's `rseq_works` if sequences do not work.
 pub(crate) const BROKEN: u32 = 2;
 
 /// Longest wait for an abort.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Runs the test, unless it has been run, and publishes the result in the window. Without sequences
-/// of its own (glibc.pthread.rseq=0) the process cannot test; the writers' checks remain.
+/// Runs the test unless the window has a result, and publishes the result in the window. A process
+/// without restartable sequences (glibc.pthread.rseq=0) cannot test; the writers' checks remain.
 pub(crate) fn run(window: &Window) {
     let result = &window.header().rseq_works;
     if result.load(Ordering::Relaxed) != 0 || rseq_area().is_null() {
@@ -28,10 +28,11 @@ pub(crate) fn run(window: &Window) {
     }
 }
 
-/// Runs a thread that spins inside a sequence on one CPU, and preempts it there. `None` where it
-/// may not choose its CPU, or there can be no other thread.
+/// Runs a thread that spins in a sequence on one CPU, and preempts it. Returns true if the sequence
+/// aborted; `None` if the thread cannot be started or bound to a CPU.
 pub(crate) fn sequences_abort() -> Option<bool> {
-    /// States of the thread: nothing yet, about to enter, aborted, left when stopped.
+    /// States of the thread: about to enter the sequence, aborted, left after the stop. 0: not
+    /// started.
     const STARTED: u32 = 1;
     const ABORTED: u32 = 2;
     const LEFT: u32 = 3;
@@ -53,7 +54,7 @@ pub(crate) fn sequences_abort() -> Option<bool> {
                 return;
             }
             state.store(STARTED, Ordering::Relaxed);
-            // SAFETY: it is this thread's registered area, and `stop` outlives the scope.
+            // SAFETY: the area is this thread's registered area, and `stop` outlives the scope.
             let aborted = unsafe { spin_in_sequence(rseq_area(), &stop) };
             state.store(if aborted { ABORTED } else { LEFT }, Ordering::Relaxed);
         };
@@ -68,14 +69,15 @@ pub(crate) fn sequences_abort() -> Option<bool> {
     result
 }
 
-/// Spins inside a restartable sequence until the kernel aborts it (true) or `stop` is not zero.
+/// Spins inside a restartable sequence. Returns true if the kernel aborted it, false once `stop` is
+/// not zero.
 ///
 /// # Safety
 /// `area` is the calling thread's registered `struct rseq`.
 #[cfg(target_arch = "x86_64")]
 unsafe fn spin_in_sequence(area: *mut u8, stop: &AtomicU32) -> bool {
     let aborted: u64;
-    // SAFETY: the sequence reads `stop` and stores to the area's `rseq_cs` only.
+    // SAFETY: the sequence only reads `stop` and writes the area's `rseq_cs`.
     unsafe {
         core::arch::asm!(
             ".pushsection __rseq_cs,\"aw\"",
@@ -113,14 +115,14 @@ unsafe fn spin_in_sequence(area: *mut u8, stop: &AtomicU32) -> bool {
     aborted != 0
 }
 
-/// See the x86-64 version.
+/// Spins inside a restartable sequence, like the x86-64 version.
 ///
 /// # Safety
-/// See the x86-64 version.
+/// `area` is the calling thread's registered `struct rseq`.
 #[cfg(target_arch = "aarch64")]
 unsafe fn spin_in_sequence(area: *mut u8, stop: &AtomicU32) -> bool {
     let aborted: u64;
-    // SAFETY: as above.
+    // SAFETY: the sequence only reads `stop` and writes the area's `rseq_cs`.
     unsafe {
         core::arch::asm!(
             ".pushsection __rseq_cs,\"aw\"",
@@ -158,10 +160,10 @@ unsafe fn spin_in_sequence(area: *mut u8, stop: &AtomicU32) -> bool {
     aborted != 0
 }
 
-/// Fails: there are no sequences for this machine.
+/// Returns a failure: this architecture has no restartable sequences.
 ///
 /// # Safety
-/// None needed; the signature is that of the real one.
+/// No requirement; the signature matches the versions for other architectures.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 unsafe fn spin_in_sequence(_area: *mut u8, _stop: &AtomicU32) -> bool {
     false

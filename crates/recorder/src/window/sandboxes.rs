@@ -1,11 +1,11 @@
-//! Processes in sandboxes: marked before the library would need a system call in them.
+//! Detection of processes in sandboxes, before the library would need a system call in them.
 //!
-//! The library reads a thread's name by prctl(2), which a seccomp filter may kill for. So before a
-//! recorder activates a generation that may need names, it detects processes in sandboxes and marks
-//! them; the library then records the name that it has read before. The same happens before memory
-//! is used that processes may not have mapped readable yet, for which they call mprotect(2). (A
-//! process that enters a sandbox between this check and a thread's first event is not detected:
-//! docs/guides/processes.md.)
+//! The library reads a thread's name by prctl(2), for which a seccomp filter may kill the process.
+//! So before a recorder activates a generation that may need names, it marks processes in
+//! sandboxes; the library then records the name that it has read before. The recorder also marks
+//! them before it uses memory that processes may not have mapped readable yet, for which they call
+//! mprotect(2). (A process that enters a sandbox between this check and a thread's first event is
+//! not detected: docs/guides/processes.md.)
 
 use std::fs;
 
@@ -17,7 +17,7 @@ use crate::window::processes::inner_namespace_processes;
 /// Most threads of a process that are checked.
 const THREADS_MAX: usize = 256;
 
-/// Notes in the window which of its processes are in sandboxes.
+/// Marks the window's processes that are in sandboxes.
 pub(crate) fn mark_sandboxed_processes(window: &Window) {
     let own = trackway_sys::process::pid_namespace();
     let mut others = None;
@@ -38,17 +38,17 @@ pub(crate) fn mark_sandboxed_processes(window: &Window) {
     }
 }
 
-/// Returns true if a thread of a process is under seccomp(2); false if that is not known.
+/// Returns true if a thread of a process is under seccomp(2); false if this is unknown.
 fn is_sandboxed(pid: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     threads.take(THREADS_MAX).any(|thread| {
-        // A thread may call itself anything.
+        // A thread's name may contain any bytes.
         let status = fs::read(thread.path().join("status"));
         status.is_ok_and(|status| has_seccomp_mode(&String::from_utf8_lossy(&status)))
     })
 }
 
-/// Returns true if this text of proc_pid_status(5) names a seccomp mode.
+/// Returns true if this text of proc_pid_status(5) shows a seccomp mode other than 0.
 fn has_seccomp_mode(status: &str) -> bool {
     let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
     mode.is_some_and(|mode| mode.trim() != "0")

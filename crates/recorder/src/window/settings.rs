@@ -13,45 +13,45 @@ use crate::window::processes;
 /// Settings of a session.
 #[derive(Debug, Clone)]
 pub struct SessionSettings {
-    /// Its name; empty for one without a control socket.
+    /// Name of the session; empty for a session without a control socket.
     pub name: String,
-    /// Only for processes that hold this token.
+    /// Token that a process must hold to take part; `None`: no token is needed.
     pub token: Option<u64>,
     /// Identity of the trace.
     pub uuid: [u8; 16],
-    /// Trace folder, absolute.
+    /// Absolute path of the trace folder.
     pub path: PathBuf,
 }
 
 /// Settings of a channel of a session.
 #[derive(Debug, Clone)]
 pub struct ChannelSettings {
-    /// Its name, which its streams' files begin with.
+    /// Name of the channel, with which its stream files' names begin.
     pub name: String,
-    /// Sizes of its buffers.
+    /// Sizes of the channel's buffers.
     pub buffers: BufferPlan,
-    /// Flight recorder.
+    /// True for a flight recorder.
     pub overwrite: bool,
-    /// Limits of the files of its streams.
+    /// Limits of the channel's trace files.
     pub tracefiles: Tracefiles,
-    /// The way in which writers get exclusive access.
+    /// Kind of reservation that writers use.
     pub reserve: Reserve,
     /// Contexts of every record.
     pub contexts: ContextList,
     /// Event rules, as `trackway_schema::Rules` reads them.
     pub rules: String,
-    /// Conditions that its events must satisfy.
+    /// Filters of the channel's events.
     pub filters: Vec<FilterSpec>,
-    /// Events that are to come, for which filters are compiled before they are there.
+    /// Events not registered yet for which filters are compiled in advance.
     pub expected: Vec<EventDescription>,
-    /// Rules for processes, as `trackway_schema::ProcessRules` reads them; none: all.
+    /// Process rules, as `trackway_schema::ProcessRules` reads them; empty: all processes.
     pub processes: String,
-    /// Longest wait of programs that allow blocking, in ns; 0: they do not wait.
+    /// Longest wait of programs that allow blocking, in ns; 0: programs do not wait.
     pub blocking_ns: u64,
-    /// True if writers are excluded at first.
+    /// True if the channel begins without admitting writers.
     pub paused: bool,
-    /// True if it begins with little memory, because its size was not specified: it may be idle for
-    /// long.
+    /// True if the channel begins with little memory, because no buffer size was specified: it may
+    /// be idle for long.
     pub starts_small: bool,
 }
 
@@ -77,14 +77,14 @@ impl Default for ChannelSettings {
 }
 
 impl ChannelSettings {
-    /// Name of a session's only channel if none is specified: LTTng's.
+    /// Name of a session's only channel if none is specified; LTTng uses the same name.
     pub const DEFAULT_NAME: &str = ChannelSpec::DEFAULT_NAME;
 
-    /// Converts a channel's specification; admits writers at once if it is to `record`.
+    /// Converts a channel's specification. The channel admits writers at once if `record` is set.
     ///
     /// # Errors
     ///
-    /// If there can be none such, or a process that it names is not there.
+    /// If the specification is impossible, or one of its processes does not exist.
     pub(crate) fn of(spec: &ChannelSpec, record: bool) -> Result<Self, RecordError> {
         let blocking = spec.blocking_timeout.map_or(0, |time| time.as_nanos());
         spec.check_filters()?;

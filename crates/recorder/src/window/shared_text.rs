@@ -1,4 +1,4 @@
-//! Texts and identities of a session in the window, where other processes write, too.
+//! Texts and identities of a session in the window, where other processes also write.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -11,7 +11,7 @@ use trackway_abi::session::{
 };
 use trackway_ctf::write::Contexts;
 
-/// Returns the session's trace folder, as written in the window.
+/// Returns the path of the session's trace folder that is written in the window.
 pub(crate) fn trace_path_of(session: &Session) -> PathBuf {
     let bytes =
         copy_bytes(&session.path, session.path_bytes.load(Ordering::Relaxed), PATH_BYTES_MAX);
@@ -27,14 +27,15 @@ pub(crate) fn uuid_of(session: &Session) -> [u8; 16] {
     uuid
 }
 
-/// Returns the name of the channel, as written in the window, if it is valid.
+/// Returns the name of the channel that is written in the window, if it is valid.
 pub(crate) fn channel_name(session: &Session) -> Option<String> {
     let length = session.channel_bytes.load(Ordering::Relaxed);
     let name = String::from_utf8(copy_bytes(&session.channel, length, NAME_BYTES_MAX)).ok()?;
     trackway_session::is_valid_name(&name).then_some(name)
 }
 
-/// Returns the contexts of its records, as written in the window: as many as writers find there.
+/// Returns the contexts of the channel's records that are written in the window, limited to those
+/// that writers find.
 pub(crate) fn contexts_of(session: &Session, bits: u32) -> Contexts {
     let names = if bits & context::APPLICATIONS != 0 {
         let length = session.applications_bytes.load(Ordering::Relaxed);
@@ -51,14 +52,14 @@ pub(crate) fn contexts_of(session: &Session, bits: u32) -> Contexts {
     }
 }
 
-/// Rules for processes, as they stand in the window.
+/// Returns the process rules that are written in the window.
 pub(crate) fn process_rules(session: &Session) -> String {
     let length = session.process_rules_bytes.load(Ordering::Relaxed);
     let bytes = copy_bytes(&session.process_rules, length, PROCESS_RULES_BYTES_MAX);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Writes a text, as far as it fits, and its length.
+/// Writes the part of a text that fits, and its length.
 pub(crate) fn write_text(into: &[AtomicU8], length: &AtomicU32, bytes: &[u8]) {
     for (place, byte) in into.iter().zip(bytes) {
         place.store(*byte, Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! A session's slot in the window: taken, filled in, activated, ended, freed.
 //!
-//! The order of the steps is the argument. A session is FREE → BUILDING (writers ignore it) →
-//! ACTIVE → ENDING → FREE. Its generation is raised after each step that invalidates writers'
-//! cached decisions. Memory is reused only after a visit to every CPU.
+//! The order of the steps carries the proof of correctness. A session is FREE → BUILDING (writers
+//! ignore it) → ACTIVE → ENDING → FREE. Each step that invalidates writers' cached decisions raises
+//! the generation afterwards. Memory is reused only after a visit to every CPU.
 
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -23,28 +23,29 @@ use crate::window::settings::{ChannelSettings, SessionSettings};
 use crate::window::shared_text::write_text;
 use crate::window::{cpus, rseq_self_test, sandboxes};
 
-/// Rest of a slot before it is used again, in ns, if another is free: longer than a thread that is
-/// not stopped sleeps on its way from a site to the slot that it found there.
+/// Time before a freed slot is reused, in ns, if another slot is free. Longer than a running thread
+/// takes from finding the slot's bit at a site to reaching the slot.
 const REST_NS: u64 = 1_000_000_000;
-/// Most slots that rest; beyond that, no slots are taken that were never used.
+/// Most resting slots; with that many, a resting slot is reused instead of a slot that was never
+/// used.
 const RESTING_MAX: usize = 4;
 
-/// A slot that is ours.
+/// A slot that this process owns.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) index: usize,
     window: Window,
     since_ns: u64,
-    /// It was taken over with nothing left to write, see [`Self::abandon_complete`].
+    /// True if the slot was taken over with nothing left to write: see [`Self::abandon_complete`].
     pub(crate) is_complete: bool,
 }
 
-/// Stands for the recorder's start in a session without recorder whose trace is complete, but
-/// whose memory could not be freed yet.
+/// Value in place of the recorder's start time for a session without recorder whose trace is
+/// complete, but whose memory could not be freed yet.
 const COMPLETE_MARKER: u64 = u64::MAX;
 
 impl Slot {
-    /// Returns the session.
+    /// Returns the session in the slot.
     pub(crate) fn session(&self) -> &'static Session {
         self.window.session(self.index)
     }
@@ -63,7 +64,7 @@ impl Slot {
         taken.map_err(|error| memory_error(handle, 0, error))?.ok_or(RecordError::NoSlot)
     }
 
-    /// Takes over the session of a recorder that is dead; `None` if there is none in the slot.
+    /// Takes over the session of a dead recorder; `None` if the slot has no such session.
     pub(crate) fn take_over(
         handle: &WindowHandle,
         index: usize,
@@ -72,7 +73,7 @@ impl Slot {
         let session = window.session(index);
         let of_the_dead =
             || session.state.load(Ordering::Relaxed) != state::FREE && recorder_is_dead(session);
-        // The lock is not worth a wait because of live recorders.
+        // With a live recorder, the lock is not worth a wait.
         if !of_the_dead() {
             return Ok(None);
         }
@@ -85,15 +86,15 @@ impl Slot {
         taken.map_err(|error| memory_error(handle, 0, error))
     }
 
-    /// Returns true if the slot is still ours: a recorder that was stopped for long may have been
-    /// taken for dead.
+    /// Returns true if this process still owns the slot: another process may have taken a recorder
+    /// that was stopped for long for dead.
     pub(crate) fn is_ours(&self) -> bool {
         let session = self.session();
         session.recorder_pid.load(Ordering::Relaxed) == std::process::id()
             && session.recorder_since_ns.load(Ordering::Relaxed) == self.since_ns
     }
 
-    /// Fills the session in. Writers ignore it until it is activated.
+    /// Fills in the slot's session. Writers ignore the session until it is activated.
     pub(crate) fn fill_session(
         &self,
         handle: &WindowHandle,
@@ -108,7 +109,7 @@ impl Slot {
         clear_bits(&self.window, self.index);
         let no_writer_of_before = cpus::visit_all();
         if no_writer_of_before {
-            // Memory that an earlier recorder could not give back.
+            // This is memory that an earlier recorder could not give back.
             let owner = granule::DATA + self.index as u8;
             handle.allocator.give_back(owner).map_err(fail(0))?;
         }
@@ -127,7 +128,7 @@ impl Slot {
         self.window.set_rules(self.index, settings.rules.as_bytes());
         self.set_processes(&settings.processes);
         self.write_identity(of, &settings.name, class);
-        // As it was written, or the cleared memory would be another session's.
+        // If the layout were not as written, clearing it could clear another session's memory.
         let plan = buffer_plan_for(settings, flags);
         let is_as_written = |layout: &SessionLayout| {
             layout.control_area() == (control..control + bytes)
@@ -199,15 +200,15 @@ impl Slot {
         session.realtime_offset_ns.store(offset, Ordering::Relaxed);
     }
 
-    /// Sets the processes that take part: all decide again.
+    /// Sets the process rules; all processes decide again whether they take part.
     pub(crate) fn set_processes(&self, rules: &str) {
         let session = self.session();
         write_text(&session.process_rules, &session.process_rules_bytes, rules.as_bytes());
         raise_generation(session);
     }
 
-    /// Begins a generation: all writers decide again, and no writer commits by an older plan once
-    /// every CPU has been visited.
+    /// Begins a generation: all writers decide again. After a visit to every CPU, no writer commits
+    /// by an older plan.
     pub(crate) fn begin_generation(&self) {
         raise_generation(self.session());
     }
@@ -217,23 +218,25 @@ impl Slot {
         self.session().blocking_ns.store(time_ns, Ordering::Relaxed);
     }
 
-    /// Sets the events that are recorded: first the rules, then each registered event.
+    /// Sets the rules of recorded events: first the rules, then the enable bit of each registered
+    /// event.
     pub(crate) fn set_rules(&self, layout: &SessionLayout, rules: &str) {
         self.window.set_rules(self.index, rules.as_bytes());
         enable_selected(&self.window, layout);
     }
 
-    /// Gives all that comes to the slot that `heir` describes, which is active and has no rules
-    /// yet: the order is that of `trackway_window`'s `rules`.
+    /// Hands all later records over to the slot of `heir`, which is active and has no rules yet.
+    /// `trackway_window`'s `rules` explains the order.
     pub(crate) fn hand_over_to(&self, heir: &SessionLayout) {
-        // ORDERING: SeqCst: no process sets our bit from here on, before any is moved.
+        // ORDERING: SeqCst: from here on no process sets this slot's bit; only then are events
+        // moved.
         self.session().successor.store(heir.index as u32 + 1, Ordering::SeqCst);
         for event in 0..EVENTS_MAX {
             self.window.move_event(event, self.index, heir);
         }
     }
 
-    /// Writes the identity of its session, and the place of its trace.
+    /// Writes the session's identity and the path of its trace.
     fn write_identity(&self, of: &SessionSettings, channel: &str, class: u32) {
         let session = self.session();
         session.token.store(of.token.unwrap_or(0), Ordering::Relaxed);
@@ -254,14 +257,14 @@ impl Slot {
         // ORDERING: SeqCst, the recorder's half of the Dekker pair that
         // `trackway_window::events::fill_event` explains: first ACTIVE, then the search for events.
         session.state.store(state::ACTIVE, Ordering::SeqCst);
-        // After the state: writers that decided before it decided not to take part.
+        // The generation follows the state: writers that decided earlier decided not to take part.
         raise_generation(session);
         fence(Ordering::SeqCst);
         enable_selected(&self.window, layout);
     }
 
-    /// Excludes writers, for good: clears the bits, raises the generation. After a visit to every
-    /// CPU no earlier sequence is alive.
+    /// Excludes writers permanently: clears the enable bits and raises the generation. After a
+    /// visit to every CPU, no earlier sequence is alive.
     pub(crate) fn close(&self) {
         let session = self.session();
         // ORDERING: SeqCst: the state before the generation, so that no process decides again to
@@ -271,8 +274,8 @@ impl Slot {
         clear_bits(&self.window, self.index);
     }
 
-    /// Closes the slot as [`Self::close`] does, with a visit of the CPUs. Returns true if no
-    /// earlier sequence can be alive.
+    /// Closes the slot like [`Self::close`], and visits the CPUs. Returns true if no earlier
+    /// sequence can be alive.
     pub(crate) fn deactivate(&self) -> bool {
         self.close();
         let complete = cpus::visit_all();
@@ -280,11 +283,12 @@ impl Slot {
         complete
     }
 
-    /// Clears the bits of a slot that is being built, which was never open to writers, with a visit
-    /// of the CPUs. Returns true if no earlier sequence can be alive.
+    /// Clears the enable bits of a slot that is being built and has never admitted writers, and
+    /// visits the CPUs. Returns true if no earlier sequence can be alive.
     ///
-    /// Its state stays. It must not look as if it had been open to writers: its progress is that of
-    /// its earlier life, and recovery would drain again what is drained.
+    /// Keeps the session's state. The session must not appear as if it had admitted writers: its
+    /// progress is still that of the slot's earlier session, and recovery would drain those records
+    /// again.
     pub(crate) fn deactivate_unbuilt(&self) -> bool {
         let complete = cpus::visit_all();
         clear_bits(&self.window, self.index);
@@ -312,7 +316,7 @@ impl Slot {
         enable_selected(&self.window, layout);
     }
 
-    /// Frees the slot. Its memory is given back if no writer can be at it.
+    /// Frees the slot. Gives its memory back if no earlier writer can access it.
     pub(crate) fn free(
         &self,
         handle: &WindowHandle,
@@ -325,7 +329,7 @@ impl Slot {
                 .map_err(|error| memory_error(handle, 0, error))?;
         }
         let session = self.session();
-        // Until now a writer may have been in it.
+        // A writer may have used the slot until now.
         let now = trackway_sys::clock::monotonic_ns();
         session.lease_until_ns.store(now, Ordering::Relaxed);
         // ORDERING: Release: the next owner of the slot finds its memory given back.
@@ -339,15 +343,15 @@ impl Slot {
         self.session().lease_until_ns.store(0, Ordering::Relaxed);
     }
 
-    /// Leaves the session to recovery, which only has to free the memory once no process can write
+    /// Leaves the session to recovery, which must only free the memory once no process can write
     /// there any more.
     pub(crate) fn abandon_complete(&self) {
         self.session().recorder_since_ns.store(COMPLETE_MARKER, Ordering::Relaxed);
         self.abandon();
     }
 
-    /// Frees the slot of a session that is not drained any more, unless a claimer that is not
-    /// proved dead may write into its memory. Writers were excluded before.
+    /// Frees the slot of a session without draining it, after writers were excluded. Keeps the slot
+    /// if a claimer that may be alive may write into its memory.
     pub(crate) fn free_undrained(
         &self,
         handle: &WindowHandle,
@@ -355,7 +359,7 @@ impl Slot {
         no_sequence: bool,
     ) -> Result<(), RecordError> {
         let is_free = |region: &trackway_ring::Region<'static>| {
-            // ORDERING: SeqCst, as in `Recording::free_claims_of_the_dead`.
+            // ORDERING: SeqCst, as in `Channel::free_claims_of_the_dead`.
             let owner = region.control.owner.load(Ordering::SeqCst);
             owner == 0
                 || region.control.drained().position == NOT_OF_SESSION
@@ -376,15 +380,14 @@ impl Slot {
     }
 }
 
-/// Returns the slot to take next: of those that were in use, the one that has been free longest.
+/// Returns the slot to take next: among used slots, the one that has been free longest.
 ///
-/// A thread that found a slot's bit may sleep before it reaches the slot. As long as the slot is
-/// free it finds its way to the successor. If the slot is another session's by then, the thread
-/// cannot detect that, and its record is lost or in the wrong session. So a slot that was freed a
-/// moment ago rests, and one that was never used is taken. But each slot that was ever used keeps
-/// its control lines for as long as the window lives (256 KiB up to 55 CPUs, 1.3 MiB for 256). So
-/// successive sessions use one slot, if there is a second in between, and however fast they follow
-/// each other, they take turns in a few.
+/// A thread that found a slot's bit may sleep before it reaches the slot. While the slot is free,
+/// the thread finds its way to the successor. If another session has the slot by then, the thread
+/// cannot detect that, and its record is lost or in the wrong session. So a recently freed slot
+/// rests, and an unused slot is taken instead. But each slot that was ever used keeps its control
+/// lines while the window exists (256 KiB up to 55 CPUs, 1.3 MiB for 256). So successive sessions
+/// use one slot if a second lies in between, and otherwise take turns in a few slots.
 fn find_longest_free(window: &Window, now: u64) -> Option<usize> {
     let is_free =
         |&index: &usize| window.session(index).state.load(Ordering::Relaxed) == state::FREE;
@@ -399,18 +402,18 @@ fn find_longest_free(window: &Window, now: u64) -> Option<usize> {
     oldest.filter(may_be_taken).or_else(|| fresh.first().copied()).or(oldest)
 }
 
-/// Returns true if no writer has a slot in these lockless buffers of an ended session, nor ever
-/// will.
+/// Returns true if no writer has reserved a slot in these lockless buffers of an ended session, nor
+/// ever will.
 pub(crate) fn has_no_reservation(
     window: &Window,
     buffers: impl Iterator<Item = Buffer<'static>>,
 ) -> bool {
     let held: Vec<_> = buffers.filter(|buffer| !buffer.retire()).collect();
-    // A slot does not name its writers: the user's processes must be known, and dead, all of them.
+    // A reservation does not name its writer: all of the user's processes must be known and dead.
     held.is_empty() || held.iter().all(Buffer::all_are_named) && window.sweep_processes() == 0
 }
 
-/// Returns the sizes of a session with these flags, which may restrict the settings.
+/// Returns the buffer sizes of a session with these flags, which may restrict the settings.
 pub(crate) fn buffer_plan_for(settings: &ChannelSettings, flags: u32) -> BufferPlan {
     match flags & flag::CLAIM_ONLY {
         0 => settings.buffers,
@@ -418,7 +421,7 @@ pub(crate) fn buffer_plan_for(settings: &ChannelSettings, flags: u32) -> BufferP
     }
 }
 
-/// Returns the error for memory that cannot be taken or given back.
+/// Returns the error for memory that cannot be allocated or given back.
 pub(crate) fn memory_error(handle: &WindowHandle, bytes: u64, error: AllocateError) -> RecordError {
     match error {
         AllocateError::Locked => RecordError::io("lock the window", &handle.path)(
@@ -428,7 +431,7 @@ pub(crate) fn memory_error(handle: &WindowHandle, bytes: u64, error: AllocateErr
     }
 }
 
-/// Returns true if nothing of a session is left to write: see [`Slot::abandon_complete`].
+/// Returns true if a session has nothing left to write: see [`Slot::abandon_complete`].
 pub(crate) fn is_complete(session: &Session) -> bool {
     session.state.load(Ordering::Relaxed) == state::ENDING
         && session.recorder_pid.load(Ordering::Relaxed) == 0
@@ -440,8 +443,8 @@ pub(crate) fn raise_generation(session: &Session) {
     // ORDERING: SeqCst: pairs with writers' second check after they took a claim (Dekker), and
     // publishes the earlier stores.
     generation.fetch_add(1, Ordering::SeqCst);
-    // ORDERING: later accesses come after it. On processors where an addition does not order that
-    // by itself, an owner word or a lockless buffer's write count could else be loaded before it
+    // ORDERING: later accesses follow the addition. Some processors do not order them by the
+    // addition alone: an owner word or a lockless buffer's write count could be loaded before it
     // (the other side is the fence in the agent's `session_changed`), and later stores could be
     // visible before it (to `SessionLayout::copy`, whose Acquire fence is the other side).
     fence(Ordering::SeqCst);
@@ -461,14 +464,15 @@ pub(crate) fn clear_bits(window: &Window, slot: usize) {
 pub(crate) fn enable_selected(window: &Window, layout: &SessionLayout) {
     for index in 0..EVENTS_MAX {
         let Some(bytes) = window.description(index) else { continue };
-        // An event that cannot be declared is not recorded.
+        // An event whose description cannot be decoded is not recorded.
         if EventDescription::decode(bytes.as_slice()).is_ok() {
             window.apply_rules(layout, index);
         }
     }
 }
 
-/// Returns true if the slot's control lines are in this area, in this life or an earlier one.
+/// Returns true if this area belongs to the slot's control lines, of its present or an earlier
+/// session.
 pub(crate) fn is_control_area(handle: &WindowHandle, slot: usize, area: &Range<u64>) -> bool {
     area.start >= DATA_OFFSET as u64
         && area.start.is_multiple_of(GRANULE_BYTES)
@@ -513,7 +517,7 @@ mod tests {
         session(1).state.store(state::ACTIVE, Ordering::Relaxed);
         assert_eq!(take(REST_NS + 10), Some(3));
         assert_eq!(take(REST_NS + 20), Some(2));
-        // Nor where no other was ever used, or too many have been.
+        // A slot does not rest if no unused slot is left, or if too many slots rest.
         for index in 3..SESSIONS_MAX {
             session(index).state.store(state::ACTIVE, Ordering::Relaxed);
         }
@@ -540,7 +544,7 @@ mod tests {
         let first = Slot::take(&handle).expect("a slot");
         let session = first.session();
         session.control_offset.store(GRANULE_BYTES, Ordering::Relaxed);
-        // A lease that was renewed just now, and one of a recorder that died long ago.
+        // One lease was renewed just now; the other is of a recorder that died long ago.
         for lease in [u64::MAX, 0] {
             session.lease_until_ns.store(lease, Ordering::Relaxed);
             let before = trackway_sys::clock::monotonic_ns();

@@ -1,5 +1,5 @@
-//! Sessions that change while they record: channels that come, go and are replaced; stopped,
-//! cleared, started; snapshots.
+//! Tests of sessions that change while they record: channels added, ended and replaced; stops,
+//! clears and starts; snapshots.
 
 use std::path::Path;
 
@@ -87,7 +87,7 @@ fn a_channel_is_replaced_bit_by_bit() {
     recording.replace_channel(0, &settings, 1).expect("another channel");
     assert_eq!(before.enabled().count_ones(), 1, "in one of the two");
     assert!(!before.is_on());
-    // A writer on its way is in time: the old one has not ended yet.
+    // A late record is kept, because the old channel has not ended yet.
     emit_records(&mut before, 1);
     recording.end_channel(0).expect("its end");
     let after = Writer::new(&world.handle());
@@ -199,7 +199,7 @@ fn losses_where_an_earlier_claimer_still_is_are_forgotten_when_it_is_cleared() {
     let first = world.begin_recording(SMALL);
     let claimer = Writer::new(&world.handle());
     first.finish(&|| false).expect("a trace");
-    // It had searched for space before, and will find that the session is over.
+    // The claimer searched for space before the end, and will find that its session has ended.
     let claim = claimer.hold_claim(WriterPath::Claim(0));
     world.let_slots_rest();
     std::fs::rename(world.trace(), world.folder.join("first")).expect("another place");
@@ -231,7 +231,7 @@ fn a_snapshot_has_the_newest_and_changes_nothing() {
     recording.snapshot(&two, None, &Reason::Requested).expect("another");
     let second = world.read_snapshot(&two, "channel0_0").values;
     assert_eq!(second.last(), Some(&10_009));
-    // The final numbers are those without the changes.
+    // The final results are as without snapshots.
     let summary = recording.finish(&|| false).expect("a trace");
     assert_eq!(world.read("channel0_0").values, second);
     assert_eq!(summary.recorded + summary.overwritten, 10_010);
@@ -264,12 +264,12 @@ fn the_last_seconds_are_what_is_newer() {
     let world = TestWindow::new();
     let mut recording = world.begin_recording(FLIGHT_RECORDER);
     let mut writer = Writer::new(&world.handle());
-    // Less than a ring: nothing is overwritten.
+    // These records take less than a ring: nothing is overwritten.
     emit_records(&mut writer, 1500);
     std::thread::sleep(std::time::Duration::from_millis(300));
     emit_records(&mut writer, 1500);
     let folder = world.folder.join("last");
-    // The sub-buffer that was open in the pause has some earlier records.
+    // The sub-buffer that was open during the pause also has some earlier records.
     recording.snapshot(&folder, Some(250_000_000), &Reason::Requested).expect("a snapshot");
     let values = world.read_snapshot(&folder, "channel0_0").values;
     let all = world.folder.join("all");
@@ -309,7 +309,7 @@ fn all_channels_of_a_dead_recorder_are_recovered_into_one_trace() {
     emit_records(&mut second, 5);
     recording.tick(&world.notices).expect("a look");
     recording.replace_channel(0, &channel_settings("some", SMALL), 2).expect("another channel");
-    // Between the two, while both are there.
+    // These records come while both channels exist.
     emit_records(&mut first, 5);
     world.kill(recording);
     let recovered = recover_in(world.folder.path(), &Notices::in_memory(), None).expect("a window");
@@ -331,7 +331,7 @@ fn an_idle_session_takes_little_and_what_a_cpu_needs_when_it_is_used() {
     let slot = handle.window().active_sessions().next().expect("a session");
     assert!(handle.allocator.bytes_of(slot) < 4 << 20, "{}", handle.allocator.bytes_of(slot));
     let mut writer = Writer::new(&handle);
-    // All records that come at the pace of the recorder's polls find space.
+    // All records find space at the pace of the recorder's polls.
     for _ in 0..200 {
         emit_records(&mut writer, 5_000);
         recording.tick(&world.notices).expect("a look");

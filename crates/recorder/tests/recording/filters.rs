@@ -1,5 +1,5 @@
-//! Filters as writers find them in the window: present before any writer is admitted, carried over
-//! to a channel that replaces another one, compiled for new events.
+//! Tests of filters in the window: present before any writer is admitted, kept in a channel that
+//! replaces another one, compiled for new events.
 
 use std::sync::atomic::Ordering;
 
@@ -26,18 +26,18 @@ fn build_recording(world: &TestWindow, settings: &ChannelSettings) -> Recording 
     built.expect("a recording")
 }
 
-/// Returns the slot in this state.
+/// Returns the slot in state `wanted`.
 fn slot_in(handle: &WindowHandle, wanted: u32) -> usize {
     let is_so =
         |index: &usize| handle.window().session(*index).state.load(Ordering::Relaxed) == wanted;
     (0..SESSIONS_MAX).find(is_so).expect("a slot")
 }
 
-/// Returns ids, rules and numbers of alternatives of the filters in a slot, as an agent finds them.
+/// Returns id, rules and number of alternatives of each filter in a slot, read like an agent.
 fn filters_in(handle: &WindowHandle, slot: usize) -> Vec<(u64, String, usize)> {
     let session = handle.window().session(slot);
     let is_flagged = session.flags.load(Ordering::Relaxed) & flag::FILTERED != 0;
-    // Nothing at a place is memory for blocks, without one.
+    // A word with size 0 only has the location of the area, and no block.
     let place = filters_place(session.filters.load(Ordering::Acquire));
     let place = place.filter(|(_, size)| *size > 0);
     assert_eq!(is_flagged, place.is_some());
@@ -86,7 +86,7 @@ fn a_channel_in_the_place_of_another_goes_on_with_its_filters() {
     assert_eq!(filters_in(&handle, old), filters, "until it ends");
     recording.end_channel(0).expect("its end");
     assert_eq!(filters_in(&handle, new), filters);
-    // The next session in the slot has none of them.
+    // The next session in the slot has no filter.
     recording.add_channel(&channel_settings("more", SMALL), 2).expect("a channel");
     let count = |index| filters_in(&handle, index).len();
     let active = (0..SESSIONS_MAX)
@@ -111,7 +111,7 @@ fn events_that_are_described_meanwhile_get_alternatives() {
     handle.window().intern_event(encoder.finish()).expect("room");
     let place = || handle.window().session(slot).filters.load(Ordering::Acquire);
     let word = place();
-    // New events are compiled for ten times a second.
+    // The recorder compiles filters for new events ten times a second.
     while place() == word {
         recording.tick(&world.notices).expect("a look");
         std::thread::yield_now();

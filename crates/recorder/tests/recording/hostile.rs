@@ -1,6 +1,6 @@
-//! Bytes of the window written at random while a session changes: nothing panics or hangs, nothing
-//! is written outside the folders of traces, and where only one session's bytes are damaged, the
-//! others of the window lose nothing.
+//! Tests that write random bytes to the window while a session changes. The recorder must not panic
+//! or hang, and must write only inside trace folders. If the damage is limited to one session, the
+//! window's other sessions must lose nothing.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -26,9 +26,9 @@ const SMALL: BufferOptions =
 const FLIGHT_RECORDER: BufferOptions = BufferOptions { overwrite: true, ..SMALL };
 
 const GRANULE: usize = GRANULE_BYTES as usize;
-/// Numbers at an edge of something.
+/// Numbers at the limits of ranges and types.
 const EDGE_VALUES: [u64; 10] = [0, 1, 2, 31, 32, 33, 0x7fff_ffff, 0xffff_ffff, 1 << 63, u64::MAX];
-/// Names that must not become files, and one that may.
+/// Names that must not become files, and one valid name.
 const HOSTILE_NAMES: [&str; 6] =
     ["../../../escaped", "/tmp/trackway-test-escaped", "a/b", "..", "", "some"];
 
@@ -37,32 +37,32 @@ const HOSTILE_NAMES: [&str; 6] =
 enum DamagedMemory {
     /// The slots of the session, except the identity of its recorder.
     Slots,
-    /// Its tables and control lines.
+    /// The tables and control lines of the session.
     Controls,
-    /// Both, and the identity of the recorder.
+    /// Slots, tables and control lines of the session, and the identity of its recorder.
     Session,
-    /// The window's own tables: the map of its memory, events, processes, all sessions.
+    /// The window's own tables: granule map, events, processes, all sessions.
     Tables,
     /// Any byte.
     All,
 }
 
 impl DamagedMemory {
-    /// Returns true if other sessions are not affected.
+    /// Returns true if the damage leaves other sessions intact.
     fn spares_others(self) -> bool {
         matches!(self, Self::Slots | Self::Controls | Self::Session)
     }
 }
 
-/// Writes over a session, for as long as it is there.
+/// Overwrites a session while it exists.
 struct Scribbler {
     handle: WindowHandle,
     file: File,
     random: Random,
     place: DamagedMemory,
-    /// The slot that is spared.
+    /// Slot of the session that must stay intact.
     other: usize,
-    /// Offset of that one's control lines.
+    /// Offset of the control lines of slot `other`.
     other_controls: u64,
     elsewhere: String,
 }
@@ -91,7 +91,7 @@ impl Scribbler {
         }
     }
 
-    /// Writes bytes at random, by way of the file: mapped memory may be cut off at any moment.
+    /// Writes random bytes through the file, because mapped memory may be cut off at any moment.
     fn scribble(&mut self, from: u64, to: u64) {
         let length = self.file.metadata().expect("a file").len();
         for _ in 0..64 {
@@ -103,7 +103,7 @@ impl Scribbler {
     fn damage(&mut self, index: usize) {
         let session = self.handle.window().session(index);
         if self.place != DamagedMemory::Slots {
-            // Their real place, whatever the slot's content is.
+            // The granule map has the real place of the control lines, whatever the slot contains.
             let owner = granule::CONTROL + index as u8;
             let is_its = |at: &u64| self.handle.allocator.owner_at(*at) == owner;
             let all = (DATA_OFFSET as u64..self.handle.window().usable_bytes()).step_by(GRANULE);
@@ -122,7 +122,7 @@ impl Scribbler {
         }
     }
 
-    /// Damages a number of a slot.
+    /// Damages one number of a slot.
     fn damage_word(&mut self, session: &Session) {
         let words: [&AtomicU32; 22] = [
             &session.state,
@@ -170,7 +170,7 @@ impl Scribbler {
         }
     }
 
-    /// Damages a text of a slot.
+    /// Damages one text of a slot.
     fn damage_text(&mut self, session: &Session) {
         let name = *self.random.pick(&HOSTILE_NAMES);
         match self.random.next_below(5) {
@@ -194,7 +194,7 @@ fn store_text(into: &[AtomicU8], length: &AtomicU32, text: &str) {
     length.store(text.len() as u32, Ordering::Relaxed);
 }
 
-/// A session that is changed in every way there is, whatever comes of it.
+/// A session that is changed in every possible way, ignoring failures.
 struct ChangingSession<'world> {
     world: &'world TestWindow,
     recording: Recording,
@@ -293,9 +293,8 @@ impl UnharmedRecording {
     }
 }
 
-/// Files of the test's folder, and those of its parent that could only come from us. Records that
-/// cannot be recovered into the trace that a slot names, whatever its bytes are, are recovered
-/// beside it, in a new folder.
+/// Checks that only known files are in the test's folder, and no escaped ones outside. Records that
+/// cannot be recovered into their trace go to a new folder beside it.
 fn assert_nothing_escaped(world: &TestWindow) {
     let names = |folder: &Path| -> BTreeSet<String> {
         let entries = std::fs::read_dir(folder).expect("a folder");
@@ -348,11 +347,12 @@ fn damage_while_changing(seed: u64, place: DamagedMemory) {
     };
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Also when this thread panics, or the scope would wait for ever.
+        // The guard also stops the scribbler when this thread panics; otherwise the scope would
+        // wait forever.
         let _over = OnDrop(&is_over);
         scope.spawn(|| scribbler.run(&is_over));
         for _ in 0..STEPS {
-            // It may fail with an error; it must return.
+            // The step may fail with an error, but it must return.
             let _ = changed.step(&mut random);
             if place.spares_others() {
                 other.emit_more(&world);
@@ -375,7 +375,7 @@ fn damage_while_changing(seed: u64, place: DamagedMemory) {
     assert_nothing_escaped(&world);
 }
 
-/// Changes of a session.
+/// Number of changes of a session.
 const STEPS: usize = 15;
 
 /// Prints the seed when a test fails.
@@ -397,7 +397,7 @@ impl Drop for OnDrop<'_> {
     }
 }
 
-/// Makes all sessions but one those of dead recorders.
+/// Makes the recorders of all sessions except `slot` appear dead.
 fn kill_other_recorders(handle: &WindowHandle, slot: usize) {
     for index in (0..SESSIONS_MAX).filter(|index| *index != slot) {
         let session = handle.window().session(index);
@@ -407,7 +407,7 @@ fn kill_other_recorders(handle: &WindowHandle, slot: usize) {
     }
 }
 
-/// Returns CPU 0's first control lines of the slot in this place among the active ones.
+/// Returns the offset of CPU 0's control lines in the active slot number `place`.
 fn control_offset(handle: &WindowHandle, place: usize) -> &'static AtomicU64 {
     let index = handle.window().active_sessions().nth(place).expect("a session");
     let window = *handle.window();
@@ -421,14 +421,14 @@ fn what_is_recovered_is_never_another_session_s() {
     let mut other = UnharmedRecording::begin(&world);
     let recording = world.begin_recording(SMALL);
     other.emit_more(&world);
-    // As a faulty process may leave it.
+    // A faulty process may leave this offset.
     let others = control_offset(&handle, 0).load(Ordering::Relaxed);
     control_offset(&handle, 1).store(others, Ordering::Relaxed);
     drop(recording);
     kill_other_recorders(&handle, UnharmedRecording::find_slot(&handle).0);
     let recovered = recover_in(world.folder.path(), &world.notices, None).expect("a window");
     assert!(recovered.iter().all(|one| one.result.is_err()), "{recovered:?}");
-    // Its progress is still in the window.
+    // The progress of the killed recorder is still in the window.
     let UnharmedRecording { recording, emitted, .. } = other;
     world.kill(recording);
     let recovered = recover_in(world.folder.path(), &world.notices, None).expect("a window");

@@ -1,4 +1,4 @@
-//! Recordings in one process: drained, counted, grown, overwritten, killed, recovered, damaged.
+//! Recordings in one process: drained, grown, overwritten, killed, recovered, damaged.
 
 mod changes;
 mod filters;
@@ -80,7 +80,7 @@ fn a_clock_jump_begins_a_sub_buffer_in_every_region_in_use() {
     }
     let summary = recording.finish(&|| false).unwrap();
     assert_eq!((summary.recorded, summary.lost), (4, 0));
-    // The empty packet at the beginning, and one an epoch.
+    // The stream has an empty first packet, and one packet for each epoch.
     assert_eq!(world.read("channel0_0").packets(), 3);
     assert_eq!(world.read("channel0_0").values, [0, 2]);
     assert_eq!(world.read("channel0_0_claim0").values, [1, 3]);
@@ -114,7 +114,7 @@ fn buffers_grow_while_writers_need_it() {
     let before = used();
     let mut lost = 0;
     for _ in 0..40 {
-        // A mebibyte is about 80,000 of these; claim regions begin with a sub-buffer.
+        // A mebibyte holds about 80,000 of these records; claim regions begin with one sub-buffer.
         lost += (0..60_000).filter(|_| !writer.emit(WriterPath::Sequence)).count();
         recording.tick(&world.notices).unwrap();
     }
@@ -152,7 +152,7 @@ fn a_flight_recorder_keeps_the_newest_and_counts_the_rest() {
     assert_eq!((summary.recorded, summary.overwritten), (emitted - first, first));
     assert_eq!(summary.lost, 0);
     assert!(contents.values.len() > 2000, "at least two of four sub-buffers");
-    // An empty packet, then a gap for the overwritten records.
+    // The stream has an empty packet, then a gap for the overwritten records.
     assert_eq!(contents.sequences[0], 0);
     assert!(contents.sequences[1] > 1);
 }
@@ -170,7 +170,7 @@ fn a_killed_recorder_s_trace_is_completed_exactly_once() {
         }
         emitted += (0..700).filter(|_| writer.emit(WriterPath::Sequence)).count() as u64;
         world.kill(recording);
-        // Killed after it wrote a packet (all, or a part) and before it published that.
+        // The recorder was killed after it wrote a packet (or a part), before it published that.
         let append = |path: &Path, bytes: &[u8]| {
             std::fs::OpenOptions::new().append(true).open(path).unwrap().write_all(bytes).unwrap();
         };
@@ -231,7 +231,7 @@ fn a_trace_is_marked_once_nothing_is_left_in_memory() {
     assert!(Writer::new(&world.handle()).emit(WriterPath::Sequence));
     recording.finish(&|| true).unwrap();
     assert_eq!(mark(&world), None, "its end was interrupted");
-    // By another path, as through a link.
+    // The trace is recovered by another path, through a link.
     let link = world.folder.join("link");
     std::os::unix::fs::symlink(world.trace(), &link).unwrap();
     assert_eq!(recover(&link).unwrap().len(), 1);
@@ -266,7 +266,7 @@ fn a_named_trace_whose_memory_is_gone_is_all_there_is() {
     let mark = world.stream("trackway/complete");
     assert!(recover(&world.trace()).unwrap().is_empty());
     assert!(!mark.exists(), "its recorder lives");
-    // Locked by a recorder whose window is elsewhere.
+    // A recorder in another window has the trace locked.
     let lock = std::fs::File::open(world.trace()).unwrap();
     lock.lock().unwrap();
     let busy = recover_in(other.path(), &world.notices, Some(&world.trace()));
@@ -277,7 +277,7 @@ fn a_named_trace_whose_memory_is_gone_is_all_there_is() {
     assert!(recover_in(other.path(), &world.notices, Some(&world.trace())).unwrap().is_empty());
     assert!(std::fs::read_to_string(&mark).unwrap().ends_with(" by=recover memory=gone\n"));
     assert!(world.notices.lines().iter().any(|said| said.contains("all there is")));
-    // A folder that never was a trace of ours is left alone.
+    // Recovery ignores a folder that never was a trace of Trackway.
     assert!(recover(other.path()).unwrap().is_empty());
     assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 0);
 }
@@ -317,7 +317,7 @@ fn a_slot_is_used_again_with_nothing_of_before() {
         recording.tick(&world.notices).unwrap();
         assert_eq!(recording.finish(&|| false).unwrap().recorded, 2000);
     }
-    // Control lines stay, of a few slots that take turns; sub-buffers do not.
+    // Control lines of a few slots that take turns stay; sub-buffers do not.
     assert!(world.handle().allocator.bytes_in_use() <= 1 << 20);
 }
 
@@ -329,7 +329,7 @@ fn region_of(handle: &WindowHandle, way: WriterPath) -> trackway_ring::Region<'s
     layout.region(&window, 0, way).unwrap()
 }
 
-/// Returns an owner that cannot be proved dead: it is in no entry of the table of processes.
+/// Returns an owner that cannot be proved dead: it has no entry in the table of processes.
 fn unprovable_owner() -> u64 {
     trackway_window::ProcessSlot::NONE.owner_word(1)
 }
@@ -346,7 +346,7 @@ fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
     let control = region_of(&handle, WriterPath::Claim(0)).control;
     recording.tick(&world.notices).unwrap();
     assert!(recording.finish(&|| false).unwrap().recorded > 1000);
-    // A straggler took it after the session's end, and was stopped before its second check.
+    // A late claimer took the region after the session's end, and was then stopped.
     control.owner.store(unprovable_owner(), Ordering::Relaxed);
     assert_ne!(control.commit.load(Ordering::Relaxed), 0);
 
@@ -423,7 +423,7 @@ fn a_trace_that_cannot_be_opened_keeps_its_events_until_it_can() {
         let file = world.stream(if of_metadata { "metadata" } else { "channel0_0" });
         let aside = world.folder.join("aside");
         std::fs::rename(&file, &aside).unwrap();
-        // An error other than absence: root may open everything.
+        // This causes an error other than absence, also for root, who may open every file.
         std::fs::create_dir(&file).unwrap();
         let recover =
             || recover_in_as(world.folder.path(), &world.notices, None, Stranded::Keep).unwrap();
@@ -478,11 +478,11 @@ fn a_recorder_never_waits_for_good_for_the_window_s_lock() {
     assert!(handle.allocator.bytes_in_use() < used);
 }
 
-/// Writes random bytes over the window, as a faulty process would.
+/// Writes random bytes over the window, like a faulty process.
 fn write_random_bytes(handle: &WindowHandle, random: &mut Random, from: usize, to: usize) {
     for _ in 0..64 {
         let at = from + random.next_below((to - from) as u64) as usize;
-        // SAFETY: the range is mapped and backed (the caller's), and bytes are atomics to all.
+        // SAFETY: the caller's range is mapped and backed; all processes use its bytes atomically.
         let byte = unsafe { &*handle.window().base().add(at).cast::<AtomicU8>() };
         byte.store(random.next() as u8, Ordering::Relaxed);
     }
@@ -498,7 +498,7 @@ fn no_byte_in_the_window_crashes_or_hangs_the_recorder() {
         let handle = world.handle();
         let mut writer = Writer::new(&handle);
         let end = handle.window().usable_bytes() as usize;
-        // Sessions, events and data; or everything; the writer's own tables stay, or it panics.
+        // Everything, or a part, but not the writer's own tables: the writer would panic.
         let (from, to) = match seed % 4 {
             0 => (DATA_OFFSET, end),
             1 => (DATA_OFFSET + (48 << 10), DATA_OFFSET + (56 << 10)),
@@ -514,7 +514,7 @@ fn no_byte_in_the_window_crashes_or_hangs_the_recorder() {
                 break;
             }
         }
-        // It may fail with an error; it must return.
+        // The calls may fail with an error, but they must return.
         let _ = recording.finish(&|| false);
         let _ = recover_in(world.folder.path(), &world.notices, None);
     }
@@ -534,14 +534,14 @@ fn a_truncated_window_ends_the_recording_with_an_error() {
         .unwrap();
     assert!(matches!(recording.tick(&world.notices), Err(RecordError::Lost(_))));
     assert!(matches!(recording.finish(&|| false), Err(RecordError::Lost(_))));
-    // The next one makes a new window, in place of this.
+    // The next recorder makes a new window in place of the damaged one.
     assert!(matches!(
         WindowHandle::open_in(world.folder.path(), true),
         Err(RecordError::Window(_, trackway_window::OpenError::Truncated))
     ));
 }
 
-/// A small tmpfs, unmounted on drop.
+/// A small tmpfs, which is unmounted on drop.
 struct SmallFileSystem(TemporaryFolder);
 
 impl SmallFileSystem {

@@ -1,4 +1,4 @@
-//! Memory that is taken on need, and given back.
+//! Tests of memory that is taken when needed, and given back.
 
 use trackway_abi::window::GRANULE_BYTES;
 use trackway_recorder::{BufferOptions, ChannelSettings, Recording};
@@ -7,8 +7,8 @@ use trackway_window::WriterPath;
 use crate::DEFAULT;
 use crate::test_window::{TestWindow, Writer, channel_settings};
 
-/// Begins a session with memory for a few claims only, as on a machine of many CPUs, by sub-buffers
-/// of two mebibytes.
+/// Begins a session with memory for a few claim regions only, like on a machine with many CPUs, and
+/// with sub-buffers of two mebibytes.
 fn begin_lean_recording(world: &TestWindow) -> Recording {
     let large = BufferOptions { sub_buffers: Some(2), ..DEFAULT };
     let settings = ChannelSettings { starts_small: true, ..channel_settings("channel0", large) };
@@ -22,7 +22,7 @@ fn window_bytes_in_use(world: &TestWindow) -> u64 {
     world.handle().allocator.bytes_in_use()
 }
 
-/// Emits `count` values without a loss.
+/// Emits `count` values and checks that none is lost.
 fn emit_without_loss(
     world: &TestWindow,
     recording: &mut Recording,
@@ -37,7 +37,7 @@ fn emit_without_loss(
     }
 }
 
-/// Waits until open sub-buffers are written, too.
+/// Waits until open sub-buffers are written as well.
 fn wait_for_flush(world: &TestWindow, recording: &mut Recording) {
     std::thread::sleep(std::time::Duration::from_millis(550));
     recording.tick(&world.notices).unwrap();
@@ -51,7 +51,7 @@ fn what_a_burst_needed_is_given_back_and_had_again() {
     let begin = window_bytes_in_use(&world);
     let mut emitted = 0;
     for round in 0..4 {
-        // More than the region begins with in one go, so that it grows.
+        // Each burst exceeds the region's initial memory, so that the region grows.
         let mut lost = 0;
         for _ in 0..6 {
             lost += (0..180_000).filter(|_| !writer.emit(WriterPath::Sequence)).count();
@@ -71,7 +71,7 @@ fn what_a_burst_needed_is_given_back_and_had_again() {
         if lost > 0 {
             assert!(writer.generation() > generation, "round {round}");
         }
-        // A trickle needs no more.
+        // A few records need no more memory.
         emit_without_loss(&world, &mut recording, &mut writer, 100);
         emitted += 100;
         assert!(window_bytes_in_use(&world) <= begin + GRANULE_BYTES, "round {round}");
@@ -95,12 +95,12 @@ fn an_open_sub_buffer_goes_on_in_other_memory() {
         assert!(!writer.emit(WriterPath::Sequence), "round {round}: there is no memory at all");
         recording.tick(&world.notices).unwrap();
         assert!(window_bytes_in_use(&world) > begin);
-        // The second sub-buffer is open then.
+        // Then the second sub-buffer is open.
         let count = if round == 0 { 200_000 } else { 10 };
         emit_without_loss(&world, &mut recording, &mut writer, count);
         expected.extend((first + 1..).take(count));
         wait_for_flush(&world, &mut recording);
-        // It is not idle until nothing has happened between two polls.
+        // A region is idle only if nothing was written between two polls.
         recording.trim();
         assert!(window_bytes_in_use(&world) > begin, "round {round}");
         if round == 3 {
@@ -109,7 +109,7 @@ fn an_open_sub_buffer_goes_on_in_other_memory() {
         recording.trim();
         assert_eq!(window_bytes_in_use(&world), begin, "round {round}");
     }
-    // Recovery finds the contents of the sub-buffer when the recorder is killed.
+    // Recovery finds the contents of the open sub-buffer after the recorder was killed.
     expected.push(writer.next());
     assert!(writer.emit(WriterPath::Sequence));
     world.kill(recording);
@@ -143,7 +143,7 @@ fn a_claim_that_is_held_keeps_its_memory() {
     let mut recording = begin_lean_recording(&world);
     let begin = window_bytes_in_use(&world);
     let mut writer = Writer::new(&world.handle());
-    // A burst by claim, which its region grows for.
+    // A burst by claim makes the claim region grow.
     let mut claimed = Vec::new();
     for _ in 0..100 {
         for _ in 0..10_000 {

@@ -1,4 +1,4 @@
-//! A window, a recording and a writer of ours, all in this process.
+//! A test's own window, recording and writer, all in this process.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use trackway_sys::clock::monotonic_ns;
 use trackway_testkit::{Records, TemporaryFolder};
 use trackway_window::{MappedMemory, SessionLayout, Window, WriterPath};
 
-/// Size of the fake event's payload.
+/// Size of the test event's payload, in bytes.
 const PAYLOAD_BYTES: usize = 8;
 
 pub(crate) struct TestWindow {
@@ -57,7 +57,7 @@ impl TestWindow {
         recording
     }
 
-    /// Lets the first slot be taken again, however short it has been free.
+    /// Makes the first slot available again, however recently it was freed.
     pub(crate) fn let_slots_rest(&self) {
         let handle = self.handle();
         let sessions = (0..SESSIONS_MAX).map(|index| handle.window().session(index));
@@ -67,7 +67,7 @@ impl TestWindow {
         }
     }
 
-    /// Leaves the state of a killed recorder, as the next recorder finds it.
+    /// Leaves the recording in the state of a killed recorder.
     pub(crate) fn kill(&self, recording: Recording) {
         drop(recording);
         let handle = self.handle();
@@ -90,12 +90,12 @@ impl TestWindow {
         self.streams().join("index").join(format!("{name}.idx"))
     }
 
-    /// Reads a stream's file; returns empty contents if there is none.
+    /// Reads a stream file; returns empty contents if the file does not exist.
     pub(crate) fn read(&self, name: &str) -> StreamContents {
         StreamContents::of(&self.stream(name))
     }
 
-    /// Reads a stream of a snapshot.
+    /// Reads a stream file of a snapshot.
     pub(crate) fn read_snapshot(&self, snapshot: &Path, name: &str) -> StreamContents {
         let streams = self.streams();
         let place = streams.strip_prefix(self.trace()).expect("below the trace");
@@ -132,7 +132,7 @@ impl StreamContents {
     }
 }
 
-/// Returns the settings of a channel for the events of `app`.
+/// Returns the settings of a channel for the events of provider `app`.
 pub(crate) fn channel_settings(name: &str, buffers: BufferOptions) -> ChannelSettings {
     ChannelSettings {
         name: name.into(),
@@ -148,7 +148,7 @@ pub(crate) fn channel_settings(name: &str, buffers: BufferOptions) -> ChannelSet
 pub(crate) struct StreamContents {
     pub(crate) values: Vec<u64>,
     pub(crate) sequences: Vec<u64>,
-    /// When the packets begin, ns.
+    /// Begin times of the packets, in ns.
     pub(crate) begins: Vec<u64>,
     pub(crate) discarded: u64,
     end_ts: u64,
@@ -160,7 +160,7 @@ impl StreamContents {
     }
 }
 
-/// Writes as a claimer does, into any region.
+/// A writer that reserves by claim, in any region.
 pub(crate) struct Writer {
     window: Window,
     layout: SessionLayout,
@@ -170,12 +170,12 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Makes a writer of `app:value`, in the one session that is active, or the first.
+    /// Makes a writer of `app:value` in the first active session.
     pub(crate) fn new(handle: &WindowHandle) -> Self {
         Self::in_channel(handle, 0)
     }
 
-    /// Makes a writer of `app:value` in the active slot number `place`, counted from the first.
+    /// Makes a writer of `app:value` in the active slot number `place`, counted from 0.
     pub(crate) fn in_channel(handle: &WindowHandle, place: usize) -> Self {
         let window = *handle.window();
         let index = window.active_sessions().nth(place).expect("an active session");
@@ -191,17 +191,17 @@ impl Writer {
         Self { window, layout, event, id, next: 0 }
     }
 
-    /// Returns true if its event is on in its channel.
+    /// Returns true if the writer's event is enabled in its channel.
     pub(crate) fn is_on(&self) -> bool {
         self.enabled() >> self.layout.index & 1 != 0
     }
 
-    /// Returns the slot of its channel.
+    /// Returns the slot of the writer's channel.
     pub(crate) fn index(&self) -> usize {
         self.layout.index
     }
 
-    /// Returns the enable word of its event.
+    /// Returns the enable word of the writer's event.
     pub(crate) fn enabled(&self) -> u32 {
         self.window.event(self.event).enabled.load(Ordering::Relaxed)
     }
@@ -217,17 +217,17 @@ impl Writer {
         (index, u64::from_le_bytes(epoch))
     }
 
-    /// Returns the session's generation.
+    /// Returns the generation of the writer's session.
     pub(crate) fn generation(&self) -> u64 {
         self.window.session(self.layout.index).generation.load(Ordering::Relaxed)
     }
 
-    /// Returns the value that is emitted next.
+    /// Returns the value that the writer emits next.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Requests memory, as a writer that finds none does; returns the value that is emitted next.
+    /// Requests memory like a writer that finds none. Returns the value that is emitted next.
     pub(crate) fn request_memory(&self) -> u64 {
         let region = self.layout.region(&self.window, 0, WriterPath::Sequence).expect("CPU 0");
         assert!(region.has_no_memory());
@@ -241,7 +241,7 @@ impl Writer {
         Claim::take(region, 1).expect("nobody else")
     }
 
-    /// Emits the next value; returns true if it found space. Counted if not.
+    /// Emits the next value. Returns true if it found space; otherwise counts it as lost.
     pub(crate) fn emit(&mut self, way: WriterPath) -> bool {
         let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
         let value = self.next;
@@ -254,7 +254,7 @@ impl Writer {
             let expected = region.expected();
             match region.plan_record(expected, monotonic_ns(), self.id, PAYLOAD_BYTES) {
                 Ok((plan, header)) => {
-                    // SAFETY: 32 bytes lie before the body, and words after it.
+                    // SAFETY: 32 bytes precede the body, and whole words follow it.
                     unsafe {
                         write_header(bytes.as_mut_ptr().add(32), self.id, plan.timestamp, header);
                         let source = bytes.as_ptr().add(32 - header);
@@ -266,7 +266,7 @@ impl Writer {
                     let Ok((plan, header)) = region.plan_switch(expected, monotonic_ns(), 0) else {
                         break;
                     };
-                    // SAFETY: the header has words to spare.
+                    // SAFETY: the header has space for whole words.
                     unsafe { claim.commit(&plan, &memory, header.as_ptr(), 84) };
                 }
                 Err(_) => break,

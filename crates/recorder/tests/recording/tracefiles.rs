@@ -1,5 +1,5 @@
-//! Streams cut into files, of which the oldest go: bounded at any moment, and readable from where
-//! they begin, whatever was killed.
+//! Tests of streams cut into files, of which the oldest are removed: always bounded, and readable
+//! from their begin, even after a recorder was killed.
 
 use std::fs;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use trackway_window::{SessionLayout, WriterPath};
 
 use crate::test_window::{StreamContents, TestWindow, Writer, channel_settings};
 
-/// Sub-buffers of 4 KiB.
+/// Buffers with sub-buffers of 4 KiB.
 const SMALL: BufferOptions =
     BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(16), overwrite: false };
 const SUB_BYTES: u64 = 4 << 10;
@@ -29,8 +29,8 @@ fn begin_recording(world: &TestWindow, channels: &[ChannelSettings]) -> Recordin
     recording
 }
 
-/// Returns the numbers of the files of a stream, in order; there is an index for each, and for no
-/// other.
+/// Returns the numbers of a stream's files, in order. Checks that exactly these files have an
+/// index.
 fn file_numbers(world: &TestWindow, stem: &str) -> Vec<u64> {
     let numbers = |folder, end: &str| {
         let entries = fs::read_dir(folder).expect("a folder").flatten();
@@ -47,8 +47,9 @@ fn file_numbers(world: &TestWindow, stem: &str) -> Vec<u64> {
     files
 }
 
-/// Returns the contents of all files of a stream in order; each is within its bounds, and so is
-/// their number. Packets have numbers without a gap, and each begins later than the one before.
+/// Returns the contents of all files of a stream, in order. Checks that the size and number of
+/// files are within bounds, that packet numbers have no gap, and that packets begin one after the
+/// other.
 fn read_stream_files(world: &TestWindow, stem: &str, bounds: Tracefiles) -> StreamContents {
     let mut all = StreamContents::default();
     let files = file_numbers(world, stem);
@@ -73,7 +74,7 @@ fn read_stream_files(world: &TestWindow, stem: &str, bounds: Tracefiles) -> Stre
     all
 }
 
-/// Checks that the newest so many values are there, and the missing ones are counted.
+/// Checks that the stream has the newest values without a gap, and that missing values are counted.
 fn assert_newest(contents: &StreamContents, emitted: u64, summary: &Summary) {
     let kept = contents.values.len() as u64;
     assert!(contents.values.iter().copied().eq(emitted - kept..emitted), "{:?}", contents.values);
@@ -129,7 +130,7 @@ fn a_slow_stream_is_in_the_order_of_its_packets() {
     let mut recording =
         begin_recording(&world, &[channel_with_tracefiles("channel0", SUB_BYTES, 4)]);
     let mut writer = Writer::new(&world.handle());
-    // Each record is a packet, many of them without a length.
+    // Each record becomes a packet, many of them without duration.
     for _ in 0..300 {
         assert!(writer.emit(WriterPath::Sequence));
         recording.stop().expect("stopped");
@@ -151,7 +152,7 @@ fn losses_are_counted_across_files() {
     let mut writer = Writer::new(&world.handle());
     let mut lost = 0;
     for _ in 0..5 {
-        // More than the buffer holds.
+        // These are more records than the buffer holds.
         lost += (0..10_000).filter(|_| !writer.emit(WriterPath::Sequence)).count() as u64;
         recording.tick(&world.notices).expect("a look");
     }
@@ -211,8 +212,8 @@ fn what_is_cleared_begins_anew() {
     );
 }
 
-/// Returns the results after a recorder was killed after so many ticks, and recovered after
-/// `after`.
+/// Kills a recorder after so many ticks, calls `after`, and recovers the trace. Returns the
+/// results.
 fn kill_and_recover(
     bounds: Tracefiles,
     ticks: usize,
@@ -228,7 +229,7 @@ fn kill_and_recover(
         (0..1000).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
         recording.tick(&world.notices).expect("a look");
     }
-    // Records in memory only, more than a file.
+    // These records are only in memory, and exceed one file.
     (0..2000).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
     world.kill(recording);
     after(&world);
@@ -249,7 +250,7 @@ fn what_a_killed_recorder_left_is_recovered_within_the_same_bounds() {
         let (contents, summary) = kill_and_recover(bounds, ticks, |_| {});
         assert!(summary.recorded >= 2000 && !contents.values.is_empty());
     }
-    // All that fit.
+    // The files keep as many records as fit.
     assert!(kill_and_recover(bounds, 5, |_| {}).0.values.len() > 1000);
 }
 
@@ -268,7 +269,8 @@ fn a_packet_that_was_half_written_is_cut_off() {
 #[test]
 fn a_rotation_that_was_cut_short_is_repaired() {
     let bounds = Tracefiles { size_bytes: 2 * SUB_BYTES, count: 3 };
-    // The next file was made: without anything, without an index, with half a packet, with all.
+    // A rotation made the next file: empty, without an index, with half a packet, or with a whole
+    // packet.
     for (data, index) in [(0, Some(0)), (0, None), (100, Some(16)), (88, Some(16 + 72))] {
         kill_and_recover(bounds, 4, |world| {
             let files = file_numbers(world, "channel0_0");
@@ -281,7 +283,7 @@ fn a_rotation_that_was_cut_short_is_repaired() {
                 let entries = entries.expect("a file");
                 fs::write(world.index(&next), &entries[..bytes]).expect("a file");
             }
-            // The oldest had been deleted before that; of one, the index is left.
+            // The rotation had removed the oldest file before that, but not its index.
             let oldest = format!("channel0_0.{}", files[0]);
             fs::remove_file(world.stream(&oldest)).expect("a file");
         });
@@ -320,7 +322,7 @@ fn bounds_that_somebody_wrote_over_delete_no_more_than_what_comes_takes() {
         recording.tick(&world.notices).expect("a look");
     }
     assert_eq!(file_numbers(&world, "channel0_0").len(), 6);
-    // A packet more.
+    // These records fill one more packet.
     (0..10).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
     let window = *handle.window();
     let index = window.active_sessions().next().expect("the session");
@@ -347,7 +349,7 @@ fn a_file_that_cannot_be_begun_is_tried_again() {
     let mut emit = |count| (0..count).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
     emit(100);
     recording.tick(&world.notices).expect("a look");
-    // A name that no file can take.
+    // A folder with this name prevents the next file.
     let next = world.stream("channel0_0.1");
     fs::create_dir(&next).expect("a folder");
     emit(2000);

@@ -1,4 +1,4 @@
-//! The consumer: Algorithms 5 to 8, and what is left of those who died.
+//! The consumer: Algorithms 5 to 8, and sub-buffers that dead producers left.
 
 use super::equations::{
     buffer_full, committed_before, round_of, sub_buffer_ready, sub_buffer_written,
@@ -10,43 +10,43 @@ use crate::primitive::Ordering;
 /// The state of the oldest sub-buffer (Algorithm 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Poll {
-    /// Nothing.
+    /// No sub-buffer is ready.
     Nothing,
-    /// Something.
+    /// A sub-buffer is ready.
     Ready,
-    /// Something, and the buffer is full: soon.
+    /// A sub-buffer is ready, and the buffer is full: the consumer must hurry.
     Urgent,
 }
 
-/// A sub-buffer is not to be had: there is none that is whole, or a producer was quicker.
+/// Error: no sub-buffer is whole, or a producer was faster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TryAgain;
 
-/// A sub-buffer that the consumer has.
+/// A sub-buffer that the consumer owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Got {
-    /// Its position: read count.
+    /// Position of the sub-buffer: read count.
     pub position: u64,
-    /// The place of its bytes, in bytes from the window's start.
+    /// Place of the sub-buffer's memory, in bytes from the window's start.
     pub at: u64,
-    /// The index of that place in [`Buffer::places`].
+    /// Index of that memory in [`Buffer::places`].
     pub place: u32,
 }
 
-/// A sub-buffer with a reservation that was not committed, or that was committed and not delivered.
+/// A sub-buffer with an uncommitted reservation, or a whole sub-buffer that was not delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hole {
-    /// Its position.
+    /// Position of the sub-buffer.
     pub position: u64,
-    /// Bytes that are missing; 0 if it is whole, and undelivered.
+    /// Number of missing bytes; 0: the sub-buffer is whole, and undelivered.
     pub bytes: u64,
-    /// Records that are committed in it, and cannot be told from what is missing.
+    /// Number of committed records in the sub-buffer, which cannot be told from the missing bytes.
     pub records: u64,
 }
 
 impl Buffer<'_> {
-    /// Algorithm 5, `READPOLL`, and the look of Algorithm 8: without the waiting, which is the
-    /// caller's.
+    /// Polls the oldest sub-buffer: Algorithm 5, `READPOLL`, and the check of Algorithm 8, without
+    /// the wait, which is the caller's task.
     pub fn poll(&self) -> Poll {
         let geometry = self.geometry;
         let read_count = self.counters.read_count.load(Ordering::Relaxed);
@@ -63,17 +63,18 @@ impl Buffer<'_> {
         }
     }
 
-    /// Algorithm 6, `READGETSUBBUF`: the sub-buffer at read count, for the consumer alone. In
-    /// flight recorder mode its memory is exchanged for `own`, the place that was the consumer's;
-    /// the one that it had becomes that.
+    /// Gets the sub-buffer at read count for the consumer alone: Algorithm 6, `READGETSUBBUF`. In
+    /// flight recorder mode, exchanges its memory for `own`, the consumer's place; the sub-buffer's
+    /// old place becomes the consumer's.
     ///
     /// One consumer at a time ("the daemon takes a user-space mutex", section 4.3.2).
     pub fn get(&self, own: &mut u32) -> Result<Got, TryAgain> {
         let (got, word) = self.oldest()?;
         if self.mode == Mode::FlightRecorder {
             let given = Reference { place: *own, ..Reference::from_word(word) };
-            // ORDERING: Acquire: no producer wrote there between the load in `oldest` and this;
-            // Release pairs with the Acquire in `use_place`: we do not read `own` any more.
+            // ORDERING: Acquire: no producer wrote to the place between the load in `oldest` and
+            // this; Release pairs with the Acquire in `use_place`: the consumer does not read `own`
+            // any more.
             self.sub_buffer(got.position)
                 .reference
                 .compare_exchange(word, given.to_word(), Ordering::AcqRel, Ordering::Relaxed)
@@ -83,27 +84,28 @@ impl Buffer<'_> {
         Ok(got)
     }
 
-    /// Gets the next sub-buffer like [`Buffer::get`] at the end, when no producer begins any more,
-    /// and leaves it in its place, so that another consumer finds it if this one is killed.
+    /// Gets the next sub-buffer like [`Buffer::get`], at the session's end, when no producer begins
+    /// any more. Leaves it in its place, so that another consumer finds it if this one is killed.
     pub fn get_in_place(&self) -> Result<Got, TryAgain> {
         self.oldest().map(|(got, _)| got)
     }
 
-    /// The sub-buffer at read count, if it is whole, and the word of its reference.
+    /// Returns the sub-buffer at read count, if it is whole, and the word of its reference.
     fn oldest(&self) -> Result<(Got, u64), TryAgain> {
         let geometry = self.geometry;
         let position = self.counters.read_count.load(Ordering::Relaxed);
         let sub_buffer = self.sub_buffer(position);
-        // ORDERING: Acquire pairs with the Release in `deliver`, which gives it its round.
+        // ORDERING: Acquire pairs with the Release in `deliver`, which stores the reference's
+        // round.
         let word = sub_buffer.reference.load(Ordering::Acquire);
         // ORDERING: Acquire pairs with the Release in `deliver`: all bytes of the sub-buffer are
-        // there. In place of lines 3 to 5.
+        // there. Replaces lines 3 to 5 of the algorithm.
         let commit = sub_buffer.commit_seq.load(Ordering::Acquire);
         let write_count = self.counters.write_count.load(Ordering::Relaxed);
         if !sub_buffer_ready(geometry, position, commit) {
             return Err(TryAgain);
         }
-        // Then the one at read count is that of the round before, or not begun.
+        // Then the sub-buffer at read count belongs to the round before, or is not begun.
         if sub_buffer_written(geometry, write_count, position) {
             return Err(TryAgain);
         }
@@ -116,11 +118,12 @@ impl Buffer<'_> {
         Ok((Got { position, at, place: reference.place }, word))
     }
 
-    /// The sub-buffer at read count, if it is whole and undelivered, and how many records are in it
-    /// (its header may not say it).
+    /// Returns the sub-buffer at read count, if it is whole and undelivered, and its number of
+    /// records (which its header may lack).
     ///
-    /// At the end, when no producer begins any more. Nothing is changed, so that a producer that
-    /// only slept there does no harm when it goes on: it stays one of [`Buffer::holes`].
+    /// For the session's end, when no producer begins any more. Changes nothing, so that a producer
+    /// that only slept there does no harm when it continues: the sub-buffer stays one of
+    /// [`Buffer::holes`].
     pub fn get_undelivered(&self, memory: &impl Memory) -> Option<(Got, u64)> {
         let position = self.counters.read_count.load(Ordering::Relaxed);
         let sub_buffer = self.sub_buffer(position);
@@ -130,7 +133,7 @@ impl Buffer<'_> {
         let Reference { place, .. } =
             Reference::from_word(sub_buffer.reference.load(Ordering::Relaxed));
         let at = self.place(place)?;
-        // If it says `delivered`, its header has it.
+        // If `delivered` is up to date, the header has the number of records.
         let records = match sub_buffer.undelivered() {
             0 => {
                 let mut bytes = [0; 8];
@@ -143,14 +146,15 @@ impl Buffer<'_> {
     }
 
     /// Ends the buffer for producers that have not reserved yet: moves all counters to values that
-    /// do not come again, if there are no holes. Returns true if no producer has a slot, or ever
+    /// never come again, if there are no holes. Returns true if no producer has a slot, or ever
     /// will in this session.
     ///
-    /// The recorder, once the session's generation has been raised and everything is read: who
-    /// reads write count behind this finds another generation; who read it before fails.
+    /// The recorder calls this once the session's generation has been raised and everything is
+    /// read. A producer that reads write count afterwards finds another generation; one that read
+    /// it before fails.
     pub fn retire(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release of the reservation that it is of: its holes are
-        // looked for behind it.
+        // ORDERING: Acquire pairs with the Release of the reservation that stored this count: the
+        // search for holes comes after it.
         let write_count = self.counters.write_count.load(Ordering::Acquire);
         if self.holes().next().is_some() {
             return false;
@@ -164,7 +168,7 @@ impl Buffer<'_> {
             Ordering::Relaxed,
         );
         if moved.is_ok() {
-            // So that what is asked of the others afterwards is answered for an empty buffer.
+            // Later queries of the other counters must describe an empty buffer.
             self.reset(next);
         }
         moved.is_ok()
@@ -175,28 +179,30 @@ impl Buffer<'_> {
         self.counters.unnamed.load(Ordering::Relaxed) == 0
     }
 
-    /// Pushes the reader, as the last reserver was to do first. At the end, when that may have died
-    /// before: else read count stays on a sub-buffer that is taken, and in which no hole is.
+    /// Pushes the reader for the last reserver, which may have died before its push. For the
+    /// session's end: otherwise read count stays on a sub-buffer that is taken and has no hole.
     pub fn push_for_the_dead(&self) {
         let write_count = self.counters.write_count.load(Ordering::Relaxed);
         let read_count = self.counters.read_count.load(Ordering::Relaxed);
-        // Or everything is read, and the sub-buffer that was reserved last is behind.
+        // Otherwise everything is read, and the sub-buffer that was reserved last is behind read
+        // count.
         if write_count.wrapping_sub(read_count).cast_signed() > 0 {
             self.push_reader(write_count.wrapping_sub(1) & !(self.geometry.sub_bytes() - 1));
         }
     }
 
-    /// Returns true if the sub-buffer at `position` is whole, and commit seq does not say so.
+    /// Returns true if the sub-buffer at `position` is whole, but its commit seq does not show it.
     fn is_undelivered(&self, position: u64) -> bool {
         let sub_buffer = self.sub_buffer(position);
-        // ORDERING: Acquire, as that of the addition in `commit_bytes`: its bytes are there.
+        // ORDERING: Acquire pairs with the Release of the addition in `commit_bytes`: the bytes are
+        // there.
         let committed = sub_buffer.commit_count.load(Ordering::Acquire);
         sub_buffer_ready(self.geometry, position, committed)
             && sub_buffer.commit_seq.load(Ordering::Relaxed) != committed
     }
 
-    /// Algorithm 7, `READPUTSUBBUF`: the consumer is done with what it got. A producer may have
-    /// moved read count meanwhile, which is as good.
+    /// Releases the sub-buffer that the consumer got: Algorithm 7, `READPUTSUBBUF`. A producer may
+    /// have moved read count meanwhile, with the same effect.
     pub fn put(&self, got: Got) {
         let next = got.position.wrapping_add(self.geometry.sub_bytes());
         // ORDERING: Release pairs with the Acquire in `may_enter`: the bytes were read before.
@@ -208,13 +214,13 @@ impl Buffer<'_> {
         );
     }
 
-    /// Returns sub-buffers with slots that were reserved and are not committed, and those that are
-    /// whole and undelivered: holes, if no producer is left that could go on there.
+    /// Returns sub-buffers with reserved, uncommitted slots, and whole sub-buffers that are
+    /// undelivered. They are holes if no producer is left that could continue in them.
     pub fn holes(&self) -> impl Iterator<Item = Hole> {
         let geometry = self.geometry;
         let write_count = self.counters.write_count.load(Ordering::Relaxed);
         let shares = (0..geometry.sub_count()).map(move |back| {
-            // Where the sub-buffer of each place was reserved last.
+            // Position at which each sub-buffer was begun last.
             let start = write_count.wrapping_sub(1) & !(geometry.sub_bytes() - 1);
             let position = start.wrapping_sub(back * geometry.sub_bytes());
             let reserved = write_count.wrapping_sub(position).min(geometry.sub_bytes());

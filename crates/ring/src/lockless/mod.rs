@@ -1,20 +1,20 @@
 //! The 2012 paper's buffer: reserve by compare-and-swap, write, commit out of order.
 //!
 //! "Lockless multi-core high-throughput buffering scheme for kernel tracing" (Desnoyers, Dagenais),
-//! section 4, in its own words: a *buffer* of *sub-buffers*, in which the *producer* reserves
-//! *slots* by moving *write count* and gives them away by adding to the sub-buffer's *commit
-//! count*; a sub-buffer all of whose bytes are committed shows that in its *commit seq*, and the
-//! *consumer*, whose place is *read count*, may have it. This is the system that Trackway descends
-//! from; it is here to be measured and to be compared with [`crate::Region`].
+//! section 4, in its own terms: the *producer* reserves *slots* in a *buffer* of *sub-buffers* by
+//! moving *write count*, and commits them by adding to the sub-buffer's *commit count*. The *commit
+//! seq* of a sub-buffer shows that all its bytes are committed; then the *consumer*, whose position
+//! is *read count*, may take it. Trackway descends from this system, which is here for measurements
+//! and for comparison with [`crate::Region`].
 //!
 //! | paper | here |
 //! |---|---|
 //! | equations (1) to (4) | [`equations`] |
 //! | Algorithms 1 and 2, `TRYRESERVESLOT`, `RESERVESLOT` | [`Buffer::reserve`] |
-//! | `PUSHREADER`, `SWITCHOLDSUBBUF`, `SWITCHNEWSUBBUF`, `ENDSWITCHCURRENT` | within it |
+//! | `PUSHREADER`, `SWITCHOLDSUBBUF`, `SWITCHNEWSUBBUF`, `ENDSWITCHCURRENT` | helpers of it |
 //! | Algorithm 3, `COMMITSLOT` | [`Buffer::commit`] |
 //! | Algorithm 4, `FORCESWITCH` | [`Buffer::force_switch`] |
-//! | Algorithm 5, `READPOLL`; Algorithm 8, the periodic look | [`Buffer::poll`] |
+//! | Algorithm 5, `READPOLL`; Algorithm 8, the periodic check | [`Buffer::poll`] |
 //! | Algorithms 6 and 7, `READGETSUBBUF`, `READPUTSUBBUF` | [`Buffer::get`], [`Buffer::put`] |
 //!
 //! **What differs.** The paper's producers run on one processor with preemption disabled, so its
@@ -30,18 +30,18 @@
 //! producer; only then does its commit seq follow, and no producer reserves in its place again
 //! before it has (equation (3)).
 //!
-//! **Who writes what.** `write_count`: producers by compare-and-swap. `read_count`: the consumer
-//! and, in flight recorder mode, producers who overwrite, by compare-and-swap. `commit_count`:
-//! producers by addition, as `records`. `commit_seq`, `delivered`, and the reference's flag being
-//! cleared: who committed the last slot. References: that one; producers, who set the flag; the
-//! consumer, who exchanges what has no flag.
+//! **Writers.** Producers move `write_count` by compare-and-swap. The consumer and, in flight
+//! recorder mode, overwriting producers move `read_count` by compare-and-swap. Producers add to
+//! `commit_count` and `records`. The producer that committed the last slot stores `commit_seq`,
+//! `delivered` and the reference, whose flag it clears. Other producers set the flag; the consumer
+//! exchanges references without the flag.
 //!
-//! **What it cannot do.** A producer that is killed between reserve and commit leaves a *hole*: its
-//! sub-buffer is never whole, nothing in it can be read, and when the others have been round once,
-//! equation (3) refuses every slot in its place: all later events are lost, and counted
-//! ([`Counters::lost_nested`]; in discard mode [`Counters::lost_full`]). One that is killed after
-//! it committed the last slot, and before commit seq says so, leaves a sub-buffer that is whole and
-//! *undelivered*, with the same effect. [`Buffer::holes`] finds both; what is in the second kind
+//! **Limits.** A producer that is killed between reserve and commit leaves a *hole*: its sub-buffer
+//! is never whole, and nothing in it can be read. When the others have gone round once, equation
+//! (3) refuses every slot in its place: all later events are lost, and counted
+//! ([`Counters::lost_nested`]; in discard mode [`Counters::lost_full`]). A producer that is killed
+//! after it committed the last slot, and before commit seq shows it, leaves a sub-buffer that is
+//! whole and *undelivered*, with the same effect. [`Buffer::holes`] finds both; undelivered ones
 //! can be read at the end ([`Buffer::get_undelivered`]). One committing store ([`crate::claim`],
 //! [`crate::rseq`]) has no such states.
 
@@ -70,7 +70,7 @@ pub enum Mode {
 pub struct Counters {
     /// Bytes reserved, modulo 2^64.
     pub write_count: AtomicU64,
-    /// Time of a slot reserved before, ns: of the last one, or not much older.
+    /// Time of an earlier reserved slot, ns: of the last one, or slightly older.
     pub last_ts: AtomicU64,
     /// Events lost because the buffer was full (Algorithm 1, line 12) or has no memory.
     pub lost_full: AtomicU64,
@@ -81,13 +81,13 @@ pub struct Counters {
     pub read_count: AtomicU64,
     /// End of the memory of all sub-buffers, in bytes from the window's start.
     pub memory_end: AtomicU64,
-    /// Not zero if a producer has reserved of which it cannot be found out whether it is alive.
+    /// Not zero if a producer has reserved whose death cannot be detected.
     pub unnamed: AtomicU64,
     more_padding: [AtomicU64; 5],
 }
 
 impl Counters {
-    /// All zero, as fresh memory is.
+    /// Creates counters that are all zero, like fresh memory.
     pub fn new() -> Self {
         let word = || AtomicU64::new(0);
         Self {
@@ -114,20 +114,20 @@ impl Default for Counters {
 #[repr(C)]
 #[derive(Debug)]
 pub struct SubBuffer {
-    /// Bytes committed in it, modulo 2^64.
+    /// Bytes committed in the sub-buffer, modulo 2^64.
     pub commit_count: AtomicU64,
-    /// The same when all of it was committed last.
+    /// Value of `commit_count` when the sub-buffer was last whole.
     pub commit_seq: AtomicU64,
-    /// [`Reference`]: the memory that it has.
+    /// Word of the [`Reference`] to the sub-buffer's memory.
     pub reference: AtomicU64,
-    /// Records committed in it, in all rounds.
+    /// Records committed in the sub-buffer, in all rounds.
     pub records: AtomicU64,
-    /// The same when it was delivered last.
+    /// Value of `records` when the sub-buffer was last delivered.
     pub delivered: AtomicU64,
 }
 
 impl SubBuffer {
-    /// All zero, as fresh memory is.
+    /// Creates counters that are all zero, like fresh memory.
     pub fn new() -> Self {
         let word = || AtomicU64::new(0);
         Self {
@@ -139,12 +139,13 @@ impl SubBuffer {
         }
     }
 
-    /// Records committed in it since it was delivered last.
+    /// Returns the number of records committed since the sub-buffer was last delivered.
     pub fn undelivered(&self) -> u64 {
         use crate::primitive::Ordering::{Acquire, Relaxed};
-        // First what is stored last, so that the difference is not below zero.
+        // `delivered`, which is stored last, is loaded first, so that the difference is not below
+        // zero.
         // ORDERING: Acquire keeps that order where processors do not, and pairs with the Release in
-        // `deliver`: if it is zero, the header has how many there are.
+        // `deliver`: if the difference is zero, the header has the number of records.
         let delivered = self.delivered.load(Acquire);
         self.records.load(Relaxed).wrapping_sub(delivered)
     }
@@ -168,15 +169,15 @@ const _: () = {
 /// atomically" (section 4.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reference {
-    /// Its memory: an index of [`Buffer::places`].
+    /// Memory of the sub-buffer: an index of [`Buffer::places`].
     pub place: u32,
-    /// True if the producer is using it.
+    /// True if a producer is using the sub-buffer.
     pub is_used: bool,
-    /// Number of rounds through the buffer when it was whole, modulo 2^31.
+    /// Number of rounds through the buffer when the sub-buffer was whole, modulo 2^31.
     pub round: u32,
 }
 
-/// In a reference's word: the flag.
+/// Flag in a reference's word: the sub-buffer is used.
 const USED: u64 = 1 << 32;
 
 impl Reference {
@@ -185,14 +186,14 @@ impl Reference {
         (self.round as u64) << 33 | used | self.place as u64
     }
 
-    /// The reference in a word.
+    /// Decodes the reference in a word.
     pub const fn from_word(word: u64) -> Self {
         Self { place: word as u32, is_used: word & USED != 0, round: (word >> 33) as u32 }
     }
 }
 
-/// A buffer: its counters, and where its memory is. For each sub-buffer a place, and one more,
-/// which is the consumer's.
+/// A buffer: its counters, and the places of its memory. Each sub-buffer has a place; one more
+/// belongs to the consumer.
 #[derive(Clone, Copy)]
 pub struct Buffer<'window> {
     /// Counters of the whole buffer.
@@ -201,9 +202,9 @@ pub struct Buffer<'window> {
     pub sub_buffers: &'window [SubBuffer],
     /// Memory for sub-buffers, in pages of the window; 0: none.
     pub places: &'window [AtomicU32],
-    /// Sizes.
+    /// Sizes of the buffer.
     pub geometry: Geometry,
-    /// The behaviour when it is full.
+    /// The behaviour when the buffer is full.
     pub mode: Mode,
 }
 
@@ -212,29 +213,29 @@ pub struct Buffer<'window> {
 /// Implementations are raw copies: other processes may write the same bytes at any time, so no
 /// reference to them may exist.
 pub trait Store {
-    /// Copies `source` to `at`, and not a byte more: what follows is another producer's.
+    /// Copies `source` to `at`, and not a byte more: the next bytes belong to another producer.
     ///
     /// # Safety
     /// The bytes at `at` are a slot, or a sub-buffer's header, that the caller has reserved.
     unsafe fn store(&self, at: u64, source: &[u8]);
 }
 
-/// Offsets of the fields at the start of a sub-buffer, in bytes. What is there before the bytes of
-/// a header are committed means nothing.
+/// Offsets of the fields at the start of a sub-buffer, in bytes. The fields are meaningless before
+/// the bytes of the header are committed.
 pub mod header {
     /// Position in the buffer at which the sub-buffer begins.
     pub const POSITION: usize = 0;
-    /// Time at which it was opened, ns.
+    /// Time at which the sub-buffer was opened, ns.
     pub const BEGIN: usize = 8;
-    /// Events lost when it was opened.
+    /// Number of events lost when the sub-buffer was opened.
     pub const LOST: usize = 16;
     /// Clock epoch.
     pub const EPOCH: usize = 24;
-    /// Time at which it was closed, ns: no record in it is younger.
+    /// Time at which the sub-buffer was closed, ns: no record in it is younger.
     pub const END: usize = 32;
-    /// Position at which its content ends, and padding begins.
+    /// Position at which the sub-buffer's content ends, and padding begins.
     pub const CONTENT: usize = 40;
-    /// Records in it.
+    /// Number of records in the sub-buffer.
     pub const RECORDS: usize = 48;
     /// End of the fields.
     pub const BYTES: usize = 56;
@@ -243,9 +244,10 @@ pub mod header {
 const _: () = assert!(header::BYTES <= trackway_abi::region::SUB_HEADER_BYTES);
 
 impl Buffer<'_> {
-    /// Sets everything to the state before the first event of another session, without memory: with
-    /// counters that begin beyond where they were, so that the compare-and-swap of a producer that
-    /// has slept since its look fails. The recorder, when no producer can be left that has a slot.
+    /// Resets the buffer to the state before the first event of another session, without memory.
+    /// Counters begin beyond their old values, so that the compare-and-swap of a producer that has
+    /// slept since its load fails. The recorder calls this when no producer can have a slot any
+    /// more.
     pub fn begin_session(&self) {
         use crate::primitive::Ordering::Relaxed;
         for place in self.places {
@@ -258,14 +260,14 @@ impl Buffer<'_> {
 
     /// Returns the first counter of another session.
     const fn next_session_count(write_count: u64) -> u64 {
-        // The largest buffer that there is.
+        // Size of the largest possible buffer.
         const STEP: u64 =
             (trackway_abi::region::SUB_COUNT_MAX as u64) << trackway_abi::region::SUB_SHIFT_MAX;
         (write_count | (STEP - 1)).wrapping_add(1)
     }
 
-    /// Sets everything to the state before the first event, with counters that begin at `start`
-    /// (whole buffers). The recorder, while it is alone.
+    /// Resets the buffer to the state before the first event, with counters that begin at `start`
+    /// (whole buffers). The recorder calls this while it is alone.
     pub fn reset(&self, start: u64) {
         use crate::primitive::Ordering::Relaxed;
         let geometry = self.geometry;
@@ -289,8 +291,9 @@ impl Buffer<'_> {
         }
     }
 
-    /// Gives the next place that has no memory the one at `offset` (bytes of the window, whole
-    /// pages); returns how many have some now. The recorder, before any producer may write.
+    /// Gives the memory at `offset` (bytes of the window, whole pages) to the next place without
+    /// memory. Returns the number of places with memory. The recorder calls this before any
+    /// producer may write.
     pub fn give_memory(&self, offset: u64) -> u64 {
         use crate::primitive::Ordering::Relaxed;
         let page = u32::try_from(offset >> trackway_abi::region::PAGE_SHIFT).unwrap_or(0);
@@ -314,14 +317,14 @@ impl Buffer<'_> {
         self.counters.memory_end.load(crate::primitive::Ordering::Relaxed)
     }
 
-    /// Records that were committed, wherever they are by now.
+    /// Returns the number of committed records, also of those that were read or overwritten.
     pub fn records(&self) -> u64 {
         use crate::primitive::Ordering::Relaxed;
         let records = self.sub_buffers.iter().map(|sub_buffer| sub_buffer.records.load(Relaxed));
         records.fold(0, u64::wrapping_add)
     }
 
-    /// The sub-buffer that `position` lies in.
+    /// Returns the sub-buffer that `position` lies in.
     fn sub_buffer(&self, position: u64) -> &SubBuffer {
         &self.sub_buffers[self.geometry.slot_of(self.geometry.index_of(position))]
     }

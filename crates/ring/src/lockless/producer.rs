@@ -11,64 +11,64 @@ use crate::writer::header_bytes;
 /// A reserved slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
-    /// Its position in the buffer.
+    /// Position of the slot in the buffer.
     pub position: u64,
-    /// Its size, the record's header included, in bytes.
+    /// Size of the slot, the record's header included, in bytes.
     pub bytes: u64,
-    /// Size of the record's header.
+    /// Size of the record's header, in bytes.
     pub header_bytes: usize,
-    /// The place of its bytes, in bytes from the window's start.
+    /// Place of the slot's memory, in bytes from the window's start.
     pub at: u64,
-    /// Its time, ns.
+    /// Time of the record, ns.
     pub timestamp: u64,
-    /// True if it enters, leaves or ends a sub-buffer: once in a while.
+    /// True if the slot enters, leaves or ends a sub-buffer, which is rare.
     pub switched: bool,
 }
 
-/// Why an event has no slot. It was counted, unless the session ended.
+/// The reason why an event has no slot. The event was counted, unless the session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LossReason {
     /// The buffer is full (discard mode).
     Full,
-    /// Slots of the round before are not committed: so much was written while a producer was
-    /// between reserve and commit, or one died there.
+    /// Slots of the round before are not committed: others wrote a whole round while a producer was
+    /// between reserve and commit, or a producer died there.
     Nested,
-    /// There is no memory. Counted as if it were full.
+    /// The buffer has no memory. Counted as if the buffer were full.
     NotBacked,
     /// The session ended; this event is not counted.
     Ended,
 }
 
-/// Attempts to move a counter that others move. In each attempt but the last another producer
-/// succeeded, so this ends; but a process that overwrites the counters could make it last.
+/// Maximum number of attempts to move a counter that others move. Each failed attempt means that
+/// another producer succeeded; but a process that overwrites the counters could prolong this.
 const TRIES_MAX: usize = 10_000;
 
-/// Why there is no slot at a write count.
+/// The reason why there is no slot at a write count.
 enum ReserveRefusal {
-    /// Write count is another by now.
+    /// Write count has changed meanwhile.
     TryAgain,
-    /// There is none to be had.
+    /// No slot is available.
     Lost(LossReason),
 }
 
 /// The further actions of a reservation after taking a slot: the paper's `buffer_switch_flags`.
 #[derive(Clone, Copy)]
 struct Switch {
-    /// Leaves a sub-buffer before its end.
+    /// The reservation leaves a sub-buffer before its end.
     old: bool,
-    /// Enters a sub-buffer.
+    /// The reservation enters a sub-buffer.
     new: bool,
-    /// Ends where a sub-buffer does.
+    /// The slot ends at the end of a sub-buffer.
     end: bool,
 }
 
 /// A reservation that was tried: the result of Algorithm 1.
 struct TriedReservation {
-    /// Write count on which it rests.
+    /// Write count on which the reservation rests.
     write_count: u64,
     /// Start of the slot: write count, or the end of the next sub-buffer's header.
     position: u64,
-    /// Its end.
+    /// End of the slot.
     end: u64,
     header_bytes: usize,
     timestamp: u64,
@@ -76,24 +76,26 @@ struct TriedReservation {
 }
 
 impl Buffer<'_> {
-    /// Notes a reservation by a producer that is not in the table of processes: its death will not
-    /// be noticed.
+    /// Notes a reservation by a producer that is not in the table of processes: nothing will detect
+    /// its death.
     pub fn note_unnamed(&self) {
         let unnamed = &self.counters.unnamed;
         if unnamed.load(Ordering::Relaxed) == 0 {
-            // Seen by every process that sees the reservation, whose exchange is a Release.
+            // Every process that observes the reservation, whose exchange is a Release, observes
+            // this.
             unnamed.store(1, Ordering::Relaxed);
         }
     }
 
-    /// Algorithm 2, `RESERVESLOT`: a slot for a record with `body_bytes` of contexts and payload,
-    /// at most [`crate::Geometry::record_bytes_max`] with the longest header. `now` reads the
-    /// clock, ns; `epoch` is for the header of a sub-buffer. `goes_on` is asked whether the session
-    /// goes on, each time after write count was read: then that was write count's value in this
-    /// session, and the compare-and-swap fails once [`Buffer::retire`] has moved it on.
+    /// Reserves a slot for a record with `body_bytes` of contexts and payload: Algorithm 2,
+    /// `RESERVESLOT`. With the longest header, the record has at most
+    /// [`crate::Geometry::record_bytes_max`]. `now` reads the clock, ns; `epoch` is for the header
+    /// of a sub-buffer. `goes_on` returns true while the session goes on, and is called after each
+    /// load of write count: then the loaded value belongs to this session, and the compare-and-swap
+    /// fails once [`Buffer::retire`] has moved write count.
     ///
-    /// Until the slot is committed, nothing that is in its sub-buffer can be read, and the caller
-    /// must not be ended.
+    /// Until the slot is committed, nothing in its sub-buffer can be read, and the caller must not
+    /// be killed.
     #[inline]
     pub fn reserve(
         &self,
@@ -104,7 +106,7 @@ impl Buffer<'_> {
     ) -> Result<Slot, LossReason> {
         let mut tries = 0;
         let tried = loop {
-            // A process that writes over the counters could go on for ever.
+            // A process that overwrites the counters could prolong this loop for ever.
             tries += 1;
             if tries > TRIES_MAX {
                 self.counters.lost_full.fetch_add(1, Ordering::Relaxed);
@@ -115,9 +117,9 @@ impl Buffer<'_> {
                 Err(ReserveRefusal::TryAgain) => continue,
                 Err(ReserveRefusal::Lost(lost)) => return Err(lost),
             };
-            // ORDERING: Release pairs with the Acquire in `try_reserve`: who reserves behind us has
-            // seen our reservation before it reads the clock. Acquire is that load's, which this
-            // one stands in for.
+            // ORDERING: Release pairs with the Acquire in `try_reserve`: the next reserver has
+            // observed this reservation before it reads the clock. Acquire stands in for the
+            // Acquire of that load.
             let exchanged = self.counters.write_count.compare_exchange_weak(
                 tried.write_count,
                 tried.end,
@@ -136,8 +138,8 @@ impl Buffer<'_> {
             self.switch(memory, &tried, epoch);
         }
         let Some(place) = place else {
-            // This buffer got no memory, as that of a processor that came later. What was reserved
-            // is given away as it is, or the buffer would stand still.
+            // This buffer has no memory, like the buffer of a CPU that came later. The reserved
+            // bytes are committed as they are, or the buffer would stand still.
             self.commit_bytes(memory, position, end.wrapping_sub(position), 0);
             self.counters.lost_full.fetch_add(1, Ordering::Relaxed);
             return Err(LossReason::NotBacked);
@@ -147,7 +149,8 @@ impl Buffer<'_> {
         Ok(Slot { position, bytes, header_bytes, at, timestamp, switched })
     }
 
-    /// Algorithm 1, `TRYRESERVESLOT`: no effect but to count an event that is lost.
+    /// Tries a reservation: Algorithm 1, `TRYRESERVESLOT`. Its only effect is to count a lost
+    /// event.
     #[inline(always)]
     fn try_reserve(
         &self,
@@ -158,12 +161,12 @@ impl Buffer<'_> {
     ) -> Result<TriedReservation, ReserveRefusal> {
         let geometry = self.geometry;
         // ORDERING: Acquire pairs with the Release of the reservation before: so the clock is read
-        // after it, and times are in the order of slots.
+        // after that reservation, and times are in the order of slots.
         let write_count = self.counters.write_count.load(Ordering::Acquire);
         if !goes_on() {
             return Err(ReserveRefusal::Lost(LossReason::Ended));
         }
-        // Of a slot before this one, if the compare-and-swap succeeds.
+        // Time of an earlier slot, if the compare-and-swap succeeds.
         let last_ts = self.counters.last_ts.load(Ordering::Relaxed);
         let timestamp = now().max(last_ts);
         let within = geometry.within(write_count);
@@ -183,7 +186,7 @@ impl Buffer<'_> {
         }
         let start = self.position_after(write_count);
         self.may_enter(write_count, start)?;
-        // Its sub-buffer is opened at its own time.
+        // The record opens its sub-buffer, at its own time.
         let record = header_bytes(id, 0);
         let position = start.wrapping_add(SUB_HEADER_BYTES as u64);
         let end = position.wrapping_add((record + body_bytes) as u64);
@@ -194,24 +197,24 @@ impl Buffer<'_> {
         Ok(TriedReservation { write_count, position, end, header_bytes: record, timestamp, switch })
     }
 
-    /// Start of the sub-buffer behind `position`: of the one there, if it is a start.
+    /// Returns the start of the next sub-buffer, or `position` itself if it is a start.
     fn position_after(&self, position: u64) -> u64 {
         let into = self.geometry.sub_bytes() - 1;
         position.wrapping_add(into) & !into
     }
 
-    /// Algorithm 1, lines 5 to 16: whether the sub-buffer at `start` may be written, by who read
-    /// `write_count`.
+    /// Checks that a producer that read `write_count` may write the sub-buffer at `start`:
+    /// Algorithm 1, lines 5 to 16.
     ///
-    /// Not in the paper: before an event is lost, write count is read again. If others have gone on
-    /// since it was read, and perhaps round, the other counters belong to a later one, and an event
-    /// would be lost although there is room (found by the model in tests/loom).
+    /// Not in the paper: before an event is lost, write count is read again. If others have moved
+    /// it meanwhile, perhaps by a whole round, the other counters belong to a later write count,
+    /// and an event would be lost although there is space (found by the model in tests/loom).
     #[cold]
     fn may_enter(&self, write_count: u64, start: u64) -> Result<(), ReserveRefusal> {
-        // ORDERING: Acquire pairs with the Release with which the round before was declared whole:
-        // its bytes are all written before ours.
+        // ORDERING: Acquire pairs with the Release that declared the round before whole: all its
+        // bytes are written before the new ones.
         let commit = self.sub_buffer(start).commit_seq.load(Ordering::Acquire);
-        // ORDERING: Acquire pairs with the Release in `put`: the consumer has read what was there.
+        // ORDERING: Acquire pairs with the Release in `put`: the consumer has read the old bytes.
         let read_count = self.counters.read_count.load(Ordering::Acquire);
         let (count, lost) = if !fully_committed(self.geometry, start, commit) {
             (&self.counters.lost_nested, LossReason::Nested)
@@ -220,8 +223,8 @@ impl Buffer<'_> {
         } else {
             return Ok(());
         };
-        // Behind the two Acquires: who stored those values had seen, or made, the reservations that
-        // they follow from.
+        // After the two Acquires: the threads that stored those values had observed, or made, the
+        // reservations from which the values follow.
         if self.counters.write_count.load(Ordering::Relaxed) != write_count {
             return Err(ReserveRefusal::TryAgain);
         }
@@ -229,13 +232,13 @@ impl Buffer<'_> {
         Err(ReserveRefusal::Lost(lost))
     }
 
-    /// Algorithm 2, line 8: marks the sub-buffer as used. Where its memory is, from now on and
-    /// until all of it is committed.
+    /// Marks the sub-buffer as used: Algorithm 2, line 8. Returns the place of its memory, which
+    /// stays until the whole sub-buffer is committed.
     #[inline(always)]
     fn use_place(&self, position: u64) -> Option<u64> {
         let reference = &self.sub_buffer(position).reference;
-        // ORDERING: Acquire pairs with the consumer's Release in `get`: the memory that it gave in
-        // exchange is not read any more.
+        // ORDERING: Acquire pairs with the consumer's Release in `get`: the consumer does not read
+        // any more the memory that it gave in exchange.
         let mut word = reference.load(Ordering::Acquire);
         if word & USED == 0 {
             word = reference.fetch_or(USED, Ordering::AcqRel);
@@ -243,8 +246,8 @@ impl Buffer<'_> {
         self.place(Reference::from_word(word).place)
     }
 
-    /// Algorithm 2, lines 7 and 9 to 11: what is to be done after a reservation that enters, leaves
-    /// or ends a sub-buffer.
+    /// Completes a reservation that enters, leaves or ends a sub-buffer: Algorithm 2, lines 7 and 9
+    /// to 11.
     #[cold]
     #[inline(never)]
     fn switch(&self, memory: &impl Store, tried: &TriedReservation, epoch: u64) {
@@ -265,7 +268,7 @@ impl Buffer<'_> {
         }
     }
 
-    /// `PUSHREADER`: in flight recorder mode, moves read count off the sub-buffer at `start`.
+    /// Moves read count off the sub-buffer at `start`, in flight recorder mode: `PUSHREADER`.
     pub(super) fn push_reader(&self, start: u64) {
         if self.mode == Mode::Discard {
             return;
@@ -276,8 +279,8 @@ impl Buffer<'_> {
         let next = start.wrapping_sub(ring).wrapping_add(self.geometry.sub_bytes());
         let mut read = read_count.load(Ordering::Relaxed);
         for _ in 0..TRIES_MAX {
-            // Equation (1) holds also where read count is ahead: of a producer that slept here
-            // while the recorder passed over its sub-buffer.
+            // Equation (1) also holds if read count is ahead of `start`: a producer slept here
+            // while the recorder passed its sub-buffer.
             let behind = next.wrapping_sub(read).cast_signed();
             if behind <= 0 || !buffer_full(self.geometry, start, read) {
                 return;
@@ -290,7 +293,7 @@ impl Buffer<'_> {
         }
     }
 
-    /// `SWITCHNEWSUBBUF`: writes the header of the sub-buffer at `start` and commits it.
+    /// Writes the header of the sub-buffer at `start` and commits it: `SWITCHNEWSUBBUF`.
     fn open(&self, memory: &impl Store, start: u64, timestamp: u64, epoch: u64) {
         if let Some(place) = self.use_place(start) {
             let lost = [&self.counters.lost_full, &self.counters.lost_nested];
@@ -304,31 +307,32 @@ impl Buffer<'_> {
             ] {
                 fields[at..at + 8].copy_from_slice(&value.to_le_bytes());
             }
-            // SAFETY: the bytes are part of what the reservation took.
+            // SAFETY: the bytes are part of the reservation.
             unsafe {
                 memory.store(place, &fields);
-                // What lies between belongs to who closes it, who may have been here before us.
+                // The fields in between belong to the closing producer, which may have written
+                // first.
                 memory.store(place + header::RECORDS as u64, &[0; 8]);
             }
         }
         self.commit_bytes(memory, start, SUB_HEADER_BYTES as u64, 0);
     }
 
-    /// The first half of `SWITCHOLDSUBBUF`, and `ENDSWITCHCURRENT`: writes into the header of a
-    /// sub-buffer that its content ends at `content`, a position in it or its end.
+    /// Writes into the header of a sub-buffer that its content ends at `content`, a position in it
+    /// or its end: the first half of `SWITCHOLDSUBBUF`, and `ENDSWITCHCURRENT`.
     fn close(&self, memory: &impl Store, content: u64, timestamp: u64) {
         let within = content.wrapping_sub(1);
         if let Some(place) = self.use_place(within) {
             let mut fields = [0; header::RECORDS - header::END];
             fields[..8].copy_from_slice(&timestamp.to_le_bytes());
             fields[8..].copy_from_slice(&content.to_le_bytes());
-            // SAFETY: the fields are written by the producer that closes the sub-buffer, once, and
-            // it has bytes there that are not committed.
+            // SAFETY: only the producer that closes the sub-buffer writes the fields, once, and it
+            // has uncommitted bytes there.
             unsafe { memory.store(place + header::END as u64, &fields) };
         }
     }
 
-    /// Algorithm 3, `COMMITSLOT`: gives a slot away, which is written.
+    /// Commits a written slot: Algorithm 3, `COMMITSLOT`.
     #[inline]
     pub fn commit(&self, memory: &impl Store, slot: &Slot) {
         self.commit_bytes(memory, slot.position, slot.bytes, 1);
@@ -341,17 +345,17 @@ impl Buffer<'_> {
             sub_buffer.records.fetch_add(records, Ordering::Relaxed);
         }
         // ORDERING: Release: the bytes, and the records, before the count; Acquire: the producer
-        // that commits the last slot sees those of all others, whose additions its own follows.
+        // that commits the last slot observes those of all others, whose additions precede its own.
         let before = sub_buffer.commit_count.fetch_add(bytes, Ordering::AcqRel);
         let commit_count = before.wrapping_add(bytes);
-        // Equation (3) for the position one round later, told by its lowest bits: there are no
-        // other bytes in the sub-buffer than those of this round, or of none.
+        // Equation (3) for the position one round later, by its lowest bits alone: a sub-buffer has
+        // no other bytes than those of this round.
         if self.geometry.within(commit_count) == 0 {
             self.deliver(memory, position, sub_buffer, commit_count);
         }
     }
 
-    /// Algorithm 3, lines 3 to 8: the sub-buffer is whole.
+    /// Delivers a whole sub-buffer: Algorithm 3, lines 3 to 8.
     #[cold]
     #[inline(never)]
     fn deliver(
@@ -370,24 +374,25 @@ impl Buffer<'_> {
         let delivered = sub_buffer.delivered.load(Ordering::Relaxed);
         let word = sub_buffer.reference.load(Ordering::Relaxed);
         let place = Reference::from_word(word).place;
-        // A producer that is killed from here on leaves it to the consumer: `get_undelivered`.
+        // A producer killed from here on leaves the sub-buffer to the consumer: `get_undelivered`.
         if let Some(at) = self.place(place) {
             let new = records.wrapping_sub(delivered).to_le_bytes();
-            // SAFETY: no other producer has anything to do in a sub-buffer that is whole and not
-            // yet declared so.
+            // SAFETY: no other producer accesses a sub-buffer that is whole and not yet declared
+            // whole.
             unsafe { memory.store(at + header::RECORDS as u64, &new) };
         }
-        // ORDERING: Release: the header has its records before; also if there is nothing after.
+        // ORDERING: Release: the header has its records before this, even if no store follows.
         sub_buffer.delivered.store(records, Ordering::Release);
-        // The flag first: once the sub-buffer is declared whole, a producer may be in it again.
+        // The flag is cleared first: a producer may use the sub-buffer once it is declared whole.
         let reference =
             Reference { place, is_used: false, round: round_of(self.geometry, position) };
         // ORDERING: Release pairs with the consumer's Acquire of the reference.
         sub_buffer.reference.store(reference.to_word(), Ordering::Release);
         let mut seq = sub_buffer.commit_seq.load(Ordering::Relaxed);
-        // "Less" in the paper; modulo 2^64 it is: behind.
+        // The paper's "less" means "behind" modulo 2^64.
         while commit_count.wrapping_sub(seq) as i64 > 0 {
-            // ORDERING: Release pairs with the Acquire of the consumer, and of who goes round.
+            // ORDERING: Release pairs with the Acquire of the consumer, and of the next round's
+            // producers.
             match sub_buffer.commit_seq.compare_exchange_weak(
                 seq,
                 commit_count,
@@ -400,11 +405,11 @@ impl Buffer<'_> {
         }
     }
 
-    /// Algorithm 4, `FORCESWITCH`: ends the sub-buffer that is being written, if there is anything
-    /// in it, so that it can be read soon. Whether it did.
+    /// Ends the sub-buffer that is being written, if it has any records, so that it can be read
+    /// soon: Algorithm 4, `FORCESWITCH`. Returns true if it did.
     ///
-    /// Opening the next one, the paper's line 7, is left to who reserves next: it does not need an
-    /// event's space for a header that may stay alone.
+    /// The next reserver opens the next sub-buffer (the paper's line 7), so that no header takes an
+    /// event's space for a sub-buffer without records.
     pub fn force_switch(&self, memory: &impl Store, mut now: impl FnMut() -> u64) -> bool {
         let geometry = self.geometry;
         for _ in 0..TRIES_MAX {

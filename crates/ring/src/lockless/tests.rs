@@ -1,4 +1,4 @@
-//! The paper's buffer driven by hand, at random, and by threads.
+//! Tests of the paper's buffer: by hand, at random, and by threads.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -13,8 +13,8 @@ use super::equations::{buffer_full, fully_committed, sub_buffer_ready, sub_buffe
 use super::{Buffer, Counters, Got, LossReason, Mode, Poll, Slot, Store, SubBuffer, header};
 use crate::{Damage, Geometry, Memory};
 
-/// Memory of which any byte may be written by anyone at any time, as in a window. In small pieces,
-/// because what Miri does for each access takes as long as what it is part of is large.
+/// Memory of which any thread may write any byte at any time, as in a window. In small pieces,
+/// because Miri's cost of an access grows with the size of the allocation.
 struct Bytes(Vec<Box<[AtomicU8]>>);
 
 const PIECE: usize = 64;
@@ -60,7 +60,7 @@ struct Setup {
     clock: AtomicU64,
 }
 
-/// A record as it was found.
+/// A record that a reader found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Found {
     writer: u32,
@@ -83,7 +83,7 @@ impl Setup {
         };
         setup.buffer().reset(start);
         if start != 0 {
-            // Commit counters go on counting in bits that no equation looks at: they wrap later.
+            // Sets counter bits that no equation reads, so that commit counters wrap later.
             for sub_buffer in &setup.sub_buffers {
                 for counter in [&sub_buffer.commit_count, &sub_buffer.commit_seq] {
                     let bits = u64::MAX << (64 - count_shift);
@@ -109,10 +109,10 @@ impl Setup {
         self.buffer().reserve(&self.memory, now, || true, (words, 8 * words as usize, 7))
     }
 
-    /// Writes a record whose id is the number of its words, each of which says whose it is.
+    /// Writes a record whose id is the number of its words, each with writer and number.
     fn write(&self, slot: &Slot, words: u32, writer: u32, number: u32) {
         let mut bytes = [0; EXTENDED_BYTES + 8 * 29 + TAILROOM_BYTES];
-        // SAFETY: there is room for the longest header before.
+        // SAFETY: the longest header fits before the body.
         unsafe {
             let end = bytes.as_mut_ptr().add(EXTENDED_BYTES);
             crate::write_header(end, words, slot.timestamp, slot.header_bytes);
@@ -134,7 +134,7 @@ impl Setup {
         Ok(())
     }
 
-    /// The records of a sub-buffer, checked.
+    /// Returns the records of a sub-buffer, after checking them.
     fn records(&self, got: &Got) -> Vec<Found> {
         let content = self.memory.load(got.at + header::CONTENT as u64, 8);
         let content = u64::from_le_bytes(content.try_into().expect("8 bytes"));
@@ -171,7 +171,7 @@ impl Setup {
         found
     }
 
-    /// Reads what is whole.
+    /// Reads all whole sub-buffers.
     fn drain(&self, own: &mut u32) -> Vec<Found> {
         let mut found = Vec::new();
         while let Ok(got) = self.buffer().get(own) {
@@ -196,14 +196,14 @@ impl Setup {
     }
 }
 
-/// Starts of counters: at zero, and so that all of them wrap on the way: write count after a
-/// buffer, commit counters after the same.
+/// Start values of counters: zero, and a value with which all counters wrap: write count after one
+/// buffer, commit counters at the same time.
 const STARTS: [u64; 2] = [0, 0_u64.wrapping_sub(64 << 10)];
 
 #[test]
 fn every_event_is_read_once_and_in_order_or_counted() {
     const EVENTS: u32 = if cfg!(miri) { 250 } else { 20_000 };
-    /// So that it is full at times.
+    /// The buffer must be full at times.
     const DRAINED_ONCE_IN: u64 = if cfg!(miri) { 120 } else { 60 };
     for mode in [Mode::Discard, Mode::FlightRecorder] {
         for start in STARTS {
@@ -219,7 +219,7 @@ fn every_event_is_read_once_and_in_order_or_counted() {
                 if random.next_below(DRAINED_ONCE_IN) == 0 {
                     found.extend(setup.drain(&mut own));
                 }
-                // A long time, so that headers are long ones.
+                // Long gaps cause long headers.
                 setup.clock.fetch_add(u64::from(random.once_in(50)) << 28, Ordering::SeqCst);
             }
             setup.force_switch();
@@ -263,7 +263,7 @@ fn slots_may_be_committed_in_any_order() {
     assert_eq!(numbers, [0, 1, 2]);
 }
 
-/// Section 4.2: equation (3) detects that a buffer's worth was written between somebody's reserve
+/// Section 4.2: equation (3) detects that a whole buffer was written between a producer's reserve
 /// and commit.
 #[test]
 fn whoever_comes_round_before_a_commit_is_refused() {
@@ -277,7 +277,7 @@ fn whoever_comes_round_before_a_commit_is_refused() {
             read += setup.drain(&mut own).len();
             assert!(number < 1000, "it must end");
         }
-        // Nothing can be read before the slot that is missing.
+        // Nothing can be read before the missing slot is committed.
         assert_eq!(read, 0);
         let holes: Vec<_> = setup.buffer().holes().collect();
         assert_eq!((holes.len(), holes[0].bytes), (1, slot.bytes));
@@ -290,7 +290,7 @@ fn whoever_comes_round_before_a_commit_is_refused() {
     }
 }
 
-/// The known weakness: who dies between reserve and commit.
+/// The known weakness: a producer that dies between reserve and commit.
 #[test]
 fn a_dead_producer_leaves_a_hole_that_is_found_and_all_later_events_are_counted() {
     const EVENTS: u32 = if cfg!(miri) { 500 } else { 2000 };
@@ -312,7 +312,7 @@ fn a_dead_producer_leaves_a_hole_that_is_found_and_all_later_events_are_counted(
     }
 }
 
-/// The weakness behind it: a producer that dies while it delivers.
+/// The next weakness: a producer that dies during delivery.
 #[test]
 fn what_a_dead_producer_did_not_deliver_is_read_at_the_end() {
     for (mode, stores) in
@@ -326,7 +326,7 @@ fn what_a_dead_producer_did_not_deliver_is_read_at_the_end() {
             emitted += 1;
         }
         let delivered = u64::from(emitted) - 1;
-        // Back to what there was after so many of the stores of `deliver`.
+        // Reverts to the state after the first `stores` stores of `deliver`.
         sub_buffer.commit_seq.store(0, Ordering::Relaxed);
         if stores < 2 {
             sub_buffer.reference.fetch_or(super::USED, Ordering::Relaxed);
@@ -348,7 +348,7 @@ fn what_a_dead_producer_did_not_deliver_is_read_at_the_end() {
     }
 }
 
-/// And before it: who dies between reserving in a sub-buffer and pushing the reader off it.
+/// The earlier weakness: a producer that dies between its reservation and the reader's push.
 #[test]
 fn the_reader_is_pushed_for_a_dead_producer() {
     let setup = Setup::new(Mode::FlightRecorder, 1, STARTS[1]);
@@ -356,7 +356,7 @@ fn the_reader_is_pushed_for_a_dead_producer() {
     assert_eq!(setup.counters.read_count.load(Ordering::Relaxed), STARTS[1], "nothing to push off");
     let mut number = 0;
     let sub = setup.geometry.sub_bytes();
-    // To the end of the buffer, all of it whole; then the dead one's reservation.
+    // Fills the buffer with whole sub-buffers, before the dead producer's reservation.
     while setup.counters.write_count.load(Ordering::Relaxed).wrapping_sub(STARTS[1]) < sub + 1 {
         setup.emit(29, 1, number).expect("a slot");
         number += 1;
@@ -394,7 +394,7 @@ fn nothing_is_reserved_after_the_end() {
     assert_eq!(setup.buffer().holes().count(), 0);
 }
 
-/// A producer that looked before the end and sleeps before its compare-and-swap.
+/// A producer that read the generation before the end and sleeps before its compare-and-swap.
 #[test]
 fn who_sleeps_through_the_end_gets_nothing_in_the_next_session_either() {
     let setup = Setup::new(Mode::Discard, 1, 0);
@@ -402,7 +402,7 @@ fn who_sleeps_through_the_end_gets_nothing_in_the_next_session_either() {
     let generation = Cell::new(1);
     let looks = Cell::new(0);
     let now = || {
-        // Behind write count and the look at the generation: the session ends, another begins.
+        // After the loads of write count and generation: the session ends, another begins.
         if looks.get() == 1 {
             generation.set(2);
             assert!(setup.buffer().retire());
@@ -433,7 +433,7 @@ fn a_buffer_in_which_somebody_has_a_slot_is_not_retired() {
     assert!(setup.buffer().retire());
 }
 
-/// The recorder passed over the sub-buffer of a producer that slept in it, and that now goes on.
+/// The recorder passed the sub-buffer of a sleeping producer, which now continues.
 #[test]
 fn a_reader_that_is_ahead_is_not_pushed() {
     let setup = Setup::new(Mode::FlightRecorder, 1, STARTS[1]);
@@ -443,7 +443,7 @@ fn a_reader_that_is_ahead_is_not_pushed() {
         setup.emit(29, 1, number).expect("a slot");
     }
     assert_eq!(setup.counters.read_count.load(Ordering::Relaxed), ahead);
-    // However far it is.
+    // The distance does not matter.
     setup.counters.write_count.store(1 << 62, Ordering::Relaxed);
     setup.buffer().push_for_the_dead();
     assert!(setup.counters.read_count.load(Ordering::Relaxed) >= (1 << 62) - (2 << 12));
@@ -489,7 +489,7 @@ fn a_switch_is_forced_only_where_there_is_something() {
     assert!(setup.force_switch());
     assert!(!setup.force_switch());
     assert_eq!(setup.drain(&mut own).len(), 1);
-    // Full with one sub-buffer not read: the other two rounds of it.
+    // The buffer is full while one of its two sub-buffers is not read.
     setup.emit(1, 1, 1).expect("a slot");
     setup.force_switch();
     setup.emit(1, 1, 2).expect("a slot");
@@ -500,7 +500,7 @@ fn a_switch_is_forced_only_where_there_is_something() {
     assert_eq!(setup.emit(1, 1, 4), Ok(()));
 }
 
-/// Four producers and a consumer, moved about by the system as it likes.
+/// Runs four producers and a consumer, scheduled freely by the system.
 #[test]
 fn threads_lose_and_tear_nothing() {
     const WRITERS: u32 = 4;
@@ -555,7 +555,7 @@ fn threads_lose_and_tear_nothing() {
     }
 }
 
-/// The equations, read as the paper's text reads them: in numbers that do not wrap.
+/// Compares the equations with the paper's text, in numbers that do not wrap.
 #[test]
 fn equations_say_what_the_text_says() {
     let mut random = Random::new(3);
@@ -563,14 +563,14 @@ fn equations_say_what_the_text_says() {
     for _ in 0..if cfg!(miri) { 1000 } else { 20_000 } {
         let geometry = Geometry::new(12, 1 + random.next_below(3) as u32).expect("sizes");
         let (sub, count) = (geometry.sub_bytes(), geometry.sub_count());
-        // Sub-buffers consumed and produced since the beginning, and a beginning near the wrap.
+        // Number of consumed and produced sub-buffers, and an origin near the wrap.
         let origin = 0_u64.wrapping_sub(random.next_below(6) * geometry.ring_bytes());
         let consumed = random.next_below(40);
         let produced = consumed + random.next_below(2 * count + 2);
         let count_at = |number: u64| origin.wrapping_add(number * sub);
         let write = count_at(produced).wrapping_add(random.next_below(sub));
         let read = count_at(consumed).wrapping_add(random.next_below(sub));
-        // How often each sub-buffer was filled.
+        // Number of times that each sub-buffer was filled.
         let filled = random.next_below(44 / count + 2);
         let shift = count.trailing_zeros();
         let commit = (origin >> shift).wrapping_add(filled * sub);

@@ -107,7 +107,7 @@ fn a_place_without_memory_is_refused() {
     assert_eq!(fixture.region().plan_switch(8000, 1, 0).unwrap_err(), Refusal::NotBacked);
     fixture.region().back(0, 0);
     assert_eq!(fixture.plan(1, 0, 4), Err(Refusal::NotBacked));
-    // More than the table can name is nowhere, not somewhere else.
+    // A place beyond the table's range is no place, not a wrong one.
     fixture.region().back(0, 1 << 44);
     assert_eq!(fixture.region().sub_buffer_offset(0), None);
     fixture.region().back(0, (1 << 44) - 4096);
@@ -128,7 +128,7 @@ fn ids_and_gaps_choose_the_header() {
         (65_535, last + WRAP, 13),
         (65_536, last, 13),
         (u32::MAX, u64::MAX, 13),
-        // Backward: the time of the last record counts.
+        // Time goes backward: the time of the last record counts.
         (3, last - 1, 4),
         (3, 0, 4),
     ];

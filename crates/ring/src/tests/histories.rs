@@ -6,9 +6,9 @@ use super::simulator::{BODY_BYTES_MIN, Fate, Simulator, Step};
 
 /// Random histories of each kind of region; fewer where Miri interprets them.
 const CASES: u32 = if cfg!(miri) { 1 } else { 400 };
-/// Longest of them.
+/// Maximum steps of a random history.
 const STEPS_MAX: usize = if cfg!(miri) { 10 } else { 80 };
-/// Length of the histories of which all are tried.
+/// Length of the histories that are tried exhaustively.
 const EXHAUSTIVE_STEPS_MAX: u32 = if cfg!(miri) { 1 } else { 5 };
 /// Longest body that a 4 KiB sub-buffer holds.
 const BODY_BYTES_MAX: usize = 4096 - 84 - 13 - 8;
@@ -97,8 +97,8 @@ proptest! {
     }
 }
 
-/// Every history of up to `EXHAUSTIVE_STEPS_MAX` of these steps: two sub-buffers, two records fill
-/// one.
+/// Runs every history of up to `EXHAUSTIVE_STEPS_MAX` of these steps: two sub-buffers, each filled
+/// by two records.
 #[test]
 fn all_short_histories_agree_with_the_model() {
     let record = |fate| Step::Record { id: 3, body_bytes: 1900, gap: 1 << 26, fate };
@@ -125,10 +125,10 @@ fn all_short_histories_agree_with_the_model() {
     }
 }
 
-/// A flight recorder of two sub-buffers trusts the open one only; of more, all but one.
+/// A flight recorder of two sub-buffers trusts the open one only; a larger one, all but one.
 #[test]
 fn flight_recorder_keeps_the_newest() {
-    // Miri sees one round of the smallest.
+    // Miri runs one round of the smallest ring.
     let (shifts, records) = if cfg!(miri) { (1..2, 6) } else { (1..4, 40) };
     for count_shift in shifts {
         let mut steps = Vec::new();

@@ -1,5 +1,5 @@
-//! Bytes that no writer wrote: the reader says so or gives what is within bounds. It does not
-//! panic (these tests run with overflow checks), and it comes to an end.
+//! Bytes that no writer wrote: the reader reports them or returns data within bounds. It does not
+//! panic (these tests run with overflow checks), and it ends.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use trackway_testkit::Random;
 use super::simulator::{Fate, Simulator, Step};
 use crate::{Damage, Drained, Refusal, Snapshot};
 
-/// Damaged regions to read; fewer where Miri interprets them.
+/// Number of damaged regions to read; fewer where Miri interprets them.
 const CASES: u64 = if cfg!(miri) { 4 } else { 6000 };
 
 /// Returns a number that may break something.
@@ -23,7 +23,7 @@ fn hostile_number(random: &mut Random) -> u64 {
     }
 }
 
-/// A region with something in it.
+/// Makes a region with some records.
 fn fill_region(random: &mut Random) -> Simulator {
     let overwrite = random.once_in(2);
     let mut simulator = Simulator::new(12, 2, 4, overwrite);
@@ -34,7 +34,7 @@ fn fill_region(random: &mut Random) -> Simulator {
     simulator
 }
 
-/// Writes nonsense into some of what is shared.
+/// Writes random values into some of the shared words.
 fn corrupt_region(simulator: &Simulator, random: &mut Random) {
     let control = &simulator.control;
     for _ in 0..=random.next_below(4) {
@@ -63,7 +63,7 @@ fn corrupt_region(simulator: &Simulator, random: &mut Random) {
     }
 }
 
-/// A recorder's progress, believable or not.
+/// Returns a recorder's progress, plausible or not.
 fn random_drained(random: &mut Random) -> Drained {
     if random.once_in(3) {
         return Drained::default();
@@ -76,7 +76,7 @@ fn random_drained(random: &mut Random) -> Drained {
     }
 }
 
-/// Reads everything, as a recorder does: as many pieces as there are, and no more than can be.
+/// Reads all pieces like a recorder, and checks their number.
 fn read_all_pieces(simulator: &Simulator, snapshot: &Snapshot, mut from: Drained) {
     let region = simulator.region();
     let most = region.geometry.sub_count() + 1;
@@ -113,7 +113,7 @@ fn a_reader_survives_any_bytes() {
 }
 
 /// A writer that plans over damaged words stays inside the sub-buffer that the table names; the
-/// mapping's owner checks where that is.
+/// owner of the mapping checks the place of that sub-buffer.
 #[test]
 fn a_writer_stays_inside_a_sub_buffer() {
     for seed in 0..CASES {
@@ -157,7 +157,7 @@ fn each_contradiction_has_a_name() {
     assert!(damaged(&|_| {}, 0).unwrap().is_some());
     assert_eq!(damaged(&words(0, 0, 1), 0), Err(Damage::Header(0)));
     assert_eq!(damaged(&words(1, 0, 3), 0), Err(Damage::Header(1)));
-    // Content that ends in another sub-buffer, before it began, or earlier than it began.
+    // Content that ends in another sub-buffer, or before its beginning, in position or time.
     assert_eq!(damaged(&words(1, 24, 4096), 0), Err(Damage::Header(0)));
     assert_eq!(damaged(&words(1, 24, 83), 0), Err(Damage::Header(0)));
     assert_eq!(damaged(&words(1, 16, 1), 0), Err(Damage::Header(0)));
@@ -175,7 +175,7 @@ fn each_contradiction_has_a_name() {
     assert_eq!(damaged(&outside, 0), Err(Damage::Table(u64::from(u32::MAX) << 12)));
 }
 
-/// The last positions there are: full, not round again.
+/// The last possible positions mean full, and do not wrap around.
 #[test]
 fn positions_do_not_wrap() {
     let simulator = Simulator::new(12, 1, 2, true);

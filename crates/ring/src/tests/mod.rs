@@ -1,9 +1,8 @@
-//! Tests of the ring, one step at a time: what a writer commits, a reader gets, and nothing else.
+//! Tests of the ring, one step at a time: a reader gets exactly what a writer commits.
 //!
-//! Interleavings of threads are the business of `tests/loom.rs`. Here one simulated machine runs
-//! histories of writers, recorder and kills against a sequential model, damaged bytes against the
-//! reader, and some threads run as they like. Everything runs without assembly, so that Miri can
-//! run it too.
+//! `tests/loom.rs` tests interleavings of threads. Here one simulated machine runs histories of
+//! writers, recorder and kills against a sequential model, and damaged bytes against the reader;
+//! some threads run freely. Everything runs without assembly, so that Miri can run it too.
 
 mod boundaries;
 mod histories;

@@ -1,5 +1,5 @@
-//! A window in a vector, writers and a recorder as plain steps, and the model they must agree
-//! with: a list of committed records and the few numbers that follow from it.
+//! A window in a vector, writers and a recorder as plain steps, and the model with which they must
+//! agree: a list of committed records and a few numbers.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
@@ -11,18 +11,18 @@ use crate::{
     write_header,
 };
 
-/// Longest header, and what must stay free behind a record: stated again, as an oracle must.
+/// Longest header, and free bytes after a record: stated again, because this is an oracle.
 const LONGEST_HEADER: usize = 13;
 const FREE_BEHIND: usize = 8;
 /// Bytes of a sub-buffer's header.
 const SUB_HEADER: u64 = 84;
-/// The byte that fills memory that was given back.
+/// The byte that fills freed memory.
 const FREED_BYTE: u8 = 0xee;
 /// Shortest body: its length (u16) and number (u32).
 pub(super) const BODY_BYTES_MIN: usize = 6;
 
-/// The window's memory, in small pieces: what Miri does for each access takes as long as what it is
-/// part of is large.
+/// The window's memory, in small pieces, because Miri's cost of an access grows with the size of
+/// the allocation.
 pub(super) struct Pages(Vec<Box<[AtomicU8]>>);
 
 const PIECE: usize = 64;
@@ -65,14 +65,14 @@ impl claim::Copy for Pages {
     }
 }
 
-/// The end of a record.
+/// The fate of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// By plain steps.
+    /// Plain steps commit the record.
     Committed,
-    /// By the claim's own code.
+    /// The claim's own code commits the record.
     Claimed,
-    /// Its writer dies after copying so many bytes, and after half of the slot if all were copied.
+    /// The writer dies after copying so many bytes, and after half of the slot if all were copied.
     Killed(u16),
     /// A signal handler records between plan and commit: the plan must fail, and is made again.
     Overtaken,
@@ -107,7 +107,7 @@ struct Event {
     body: Vec<u8>,
 }
 
-/// A sub-buffer that was opened, and the state that it was opened in.
+/// A sub-buffer that was opened, and the state at that moment.
 #[derive(Debug, Clone, Copy)]
 struct Opened {
     begin: u64,
@@ -131,7 +131,7 @@ struct Model {
     opened: Vec<Opened>,
 }
 
-/// The machine.
+/// The simulated machine.
 pub(super) struct Simulator {
     pub(super) control: Control,
     pub(super) table: Vec<AtomicU32>,
@@ -139,7 +139,7 @@ pub(super) struct Simulator {
     pub(super) pages: Pages,
     overwrite: bool,
     now: u64,
-    /// Places of sub-buffers that are not in use, and how many there are in all.
+    /// Places of sub-buffers that are not in use, and the number of all places.
     free: Vec<u64>,
     places: u64,
     /// First sub-buffer whose memory was not given back yet.
@@ -150,7 +150,7 @@ pub(super) struct Simulator {
 }
 
 impl Simulator {
-    /// A region with memory for `backed` of its sub-buffers.
+    /// Makes a region with memory for `backed` of its sub-buffers.
     pub(super) fn new(sub_shift: u32, count_shift: u32, backed: u64, overwrite: bool) -> Self {
         let geometry = Geometry::new(sub_shift, count_shift).unwrap();
         let mut simulator = Self {
@@ -211,13 +211,13 @@ impl Simulator {
         assert_eq!(self.control.commit.load(Ordering::Relaxed) >> 1, self.model.head);
     }
 
-    /// Reads what is left and settles the accounts.
+    /// Reads the remaining records and compares all counts.
     pub(super) fn finish(&mut self) {
         let read = if self.overwrite {
             self.read_newest()
         } else {
             self.drain(u8::MAX, true);
-            // An open sub-buffer that is taken whole leaves nothing.
+            // After an open sub-buffer is drained, no piece is left.
             assert_eq!(self.next_piece(true), None);
             self.drained.events
         };
@@ -316,7 +316,7 @@ impl Simulator {
         assert_eq!(plan.events, self.model.committed.len() as u64);
     }
 
-    /// Move 3, as a restartable sequence makes it.
+    /// Commits (move 3) like a restartable sequence.
     fn commit(&self, plan: &Plan, staged: &[u8], bytes: usize) -> bool {
         if self.control.commit.load(Ordering::Relaxed) != plan.expected {
             return false;
@@ -338,7 +338,7 @@ impl Simulator {
         assert_eq!(self.control.owner.load(Ordering::Relaxed), 0);
     }
 
-    /// Leaves what a writer leaves that died or was aborted: bytes beyond `head`, half a slot.
+    /// Leaves the traces of a writer that died or was aborted: bytes beyond `head`, half a slot.
     fn copy_part(&self, plan: &Plan, bytes: &[u8], copied: usize) {
         self.pages.store(plan.at, &bytes[..copied.min(bytes.len())]);
         if copied >= bytes.len() {
@@ -414,7 +414,7 @@ impl Simulator {
             self.region().back(self.first_held, 0);
             let filler = vec![FREED_BYTE; self.geometry.sub_bytes() as usize];
             self.pages.store(place, &filler);
-            // Not the place that was freed last: memory moves about.
+            // Reuses another place than the one freed last, so that memory moves.
             self.free.insert(0, place);
             self.first_held += 1;
         }
@@ -490,7 +490,7 @@ impl Simulator {
         assert_eq!(decoded, self.model.committed[range]);
     }
 
-    /// Reads what a flight recorder still holds; how many records.
+    /// Reads the present records of a flight recorder. Returns their number.
     fn read_newest(&self) -> u64 {
         let region = self.region();
         let snapshot = self.snapshot();
@@ -509,7 +509,7 @@ impl Simulator {
     }
 }
 
-/// A body: its length, its number, then bytes that follow from them.
+/// Makes a body: its length, its number, then bytes that follow from these.
 fn make_body(number: u32, bytes: usize) -> Vec<u8> {
     let length = bytes.max(BODY_BYTES_MIN);
     let mut body = vec![0; length];
@@ -519,7 +519,7 @@ fn make_body(number: u32, bytes: usize) -> Vec<u8> {
     body
 }
 
-/// Header and body as a writer stages them, with readable bytes behind.
+/// Stages header and body like a writer, with readable bytes after them.
 fn stage_record(id: u32, body: &[u8], timestamp: u64, header_bytes: usize) -> Vec<u8> {
     let mut staged = vec![0; LONGEST_HEADER];
     staged.extend_from_slice(body);

@@ -1,7 +1,6 @@
-//! A region under threads that the system, or Miri, moves about as it likes: writers that claim it
-//! in turn, and a recorder beside them. Memory is atomics as everywhere here, so what is looked at
-//! is whether the orderings make whole records of it: loom looks at a few steps of that, this at a
-//! whole session.
+//! A region under threads that the system, or Miri, schedules freely: writers that claim it in
+//! turn, and a concurrent recorder. Memory is atomics as everywhere here, so the tests check that
+//! the orderings keep records whole: loom checks a few steps, these tests a whole session.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -13,7 +12,7 @@ use crate::{Control, Drained, Geometry, Piece, Refusal, Region, write_header};
 
 const WRITERS: u32 = 3;
 const EVENTS: u32 = if cfg!(miri) { 12 } else { 20_000 };
-/// Longest header, and what must stay free behind a record.
+/// Longest header, and free bytes after a record.
 const LONGEST_HEADER: usize = 13;
 const FREE_BEHIND: usize = 8;
 
@@ -45,7 +44,7 @@ impl Fixture {
         Region { control: &self.control, table: &self.table, geometry: self.geometry }
     }
 
-    /// Records `words` words, each of which says whose it is; whether there was room.
+    /// Records `words` words, each with writer and number. Returns true if there was space.
     fn emit(&self, writer: u32, number: u32, words: u32) -> bool {
         let claim = loop {
             match Claim::take(self.region(), u64::from(writer) + 1) {
@@ -64,8 +63,7 @@ impl Fixture {
                     (0..words).for_each(|_| staged.extend_from_slice(&word));
                     let end = staged.len();
                     staged.resize(end + FREE_BEHIND, 0);
-                    // SAFETY: before the body there is room for the longest header, behind it for a
-                    // whole word.
+                    // SAFETY: the longest header fits before the body, and a whole word after it.
                     unsafe {
                         let body = staged.as_mut_ptr().add(LONGEST_HEADER);
                         write_header(body, words, plan.timestamp, header_bytes);
@@ -76,7 +74,7 @@ impl Fixture {
                     return true;
                 }
                 Err(Refusal::Switch) => match region.plan_switch(expected, now, 0) {
-                    // SAFETY: a header has whole words behind it.
+                    // SAFETY: a header has whole words after it.
                     Ok((plan, header)) => unsafe {
                         let bytes = trackway_abi::region::SUB_HEADER_BYTES;
                         claim.commit(&plan, &self.pages, header.as_ptr(), bytes);
@@ -90,8 +88,8 @@ impl Fixture {
         false
     }
 
-    /// Writers' and numbers of the records in a piece, and their times; nothing if a flight
-    /// recorder overwrote them meanwhile.
+    /// Returns writer and number of each record in a piece, and checks their times. `None`: a
+    /// flight recorder overwrote them meanwhile.
     fn records(&self, piece: &Piece) -> Option<Vec<(u32, u32)>> {
         let region = self.region();
         let mut bytes = vec![0; (piece.end - piece.start) as usize];
@@ -115,7 +113,7 @@ impl Fixture {
         Some(found)
     }
 
-    /// Reads everything from `from` on; memory that was read is given back.
+    /// Reads everything from `from` on, and gives the memory that was read back to writers.
     fn drain(&self, from: &mut Drained, partial: bool) -> Vec<(u32, u32)> {
         let region = self.region();
         let mut found = Vec::new();
@@ -146,10 +144,10 @@ impl Fixture {
             let index = self.geometry.index_of(from.position);
             let piece = region.next_piece(&self.pages, &from, &snapshot, true);
             if !region.still_valid(index) {
-                // The writers came round; what was found is from before.
+                // The writers have gone round; the records found so far are older.
                 break;
             }
-            // An open sub-buffer needs times that writers may be too quick for.
+            // The times of an open sub-buffer may be missing if writers are too fast.
             let Some(piece) = piece.expect("whole") else { break };
             let Some(records) = self.records(&piece) else { break };
             found.extend(records);
@@ -159,7 +157,7 @@ impl Fixture {
     }
 }
 
-/// Runs the writers, and `side_task` them until they are done; how many events were recorded.
+/// Runs the writers, and `side_task` until they are done. Returns the number of recorded events.
 fn run(fixture: &Fixture, mut side_task: impl FnMut() + Send) -> u64 {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -225,7 +223,7 @@ fn what_a_flight_recorder_holds_is_whole_while_claimers_overwrite_it() {
     expect_order(&newest);
     for writer in 0..WRITERS {
         let last = newest.iter().rev().find(|(of, _)| *of == writer);
-        // A writer that was done long before the others may be overwritten.
+        // A writer that ended long before the others may be overwritten.
         assert!(last.is_none_or(|(_, number)| *number == EVENTS - 1), "{last:?}");
     }
     assert!(!newest.is_empty());

@@ -1,5 +1,5 @@
-//! Claims: two claimers, a reader, death between any two steps, and the recorder that frees the
-//! region of the dead.
+//! Claims: two claimers, a reader, death between any two steps, and the recorder that frees a dead
+//! claimer's region.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{Ordering, fence};
@@ -10,7 +10,7 @@ use crate::fixture::{
     ALIVE, FIRST_RECORD, Fixture, Mistake, Reader, assert_model_fails, assert_model_holds,
 };
 
-/// Steps of a commit of one record: two words, two of a slot, the commit word.
+/// Number of steps of a commit of one record: two words, two of a slot, the commit word.
 const STEPS: usize = 5;
 
 /// The mistake that a claimer or the recorder makes.
@@ -23,7 +23,7 @@ enum ClaimMistake {
     FreedAlive,
 }
 
-/// Takes the region and records `value` by the claim's own code; whether it did.
+/// Takes the region and records `value` by the claim's own code. Returns true if it did.
 fn record_value(fixture: &Fixture, owner: u64, value: u32) -> bool {
     let Some(claim) = Claim::take(fixture.region(), owner) else { return false };
     let (plan, bytes, is_record) = fixture.plan(value, 100).expect("there is no limit");
@@ -32,8 +32,8 @@ fn record_value(fixture: &Fixture, owner: u64, value: u32) -> bool {
     true
 }
 
-/// The same in steps, by a thread that dies after `steps` of them, owning the region. The first
-/// step is the claim; whether it committed.
+/// Records `value` in steps, by a thread that dies after `steps` of them, owning the region. The
+/// first step is the claim. Returns true if it committed.
 fn record_and_die(
     fixture: &Fixture,
     owner: u64,
@@ -56,7 +56,7 @@ fn record_and_die(
     committed
 }
 
-/// Two claimers, of whom one dies after `steps`; the recorder reads, frees, and records after.
+/// Two claimers, of which one dies after `steps`; the recorder reads, frees, then records.
 fn model_two_claimers(steps: usize, wrong: ClaimMistake) -> impl Fn() + Sync + Send {
     move || {
         let fixture = Arc::new(Fixture::new(1, FIRST_RECORD, 3));
@@ -79,7 +79,7 @@ fn model_two_claimers(steps: usize, wrong: ClaimMistake) -> impl Fn() + Sync + S
             })
         };
         let mut expected = Vec::new();
-        // The proof of death.
+        // The join proves the claimer's death.
         expected.extend(mortal.join().unwrap().then_some(1));
         Claim::free_dead(fixture.region(), 1);
         expected.extend(other.join().unwrap().then_some(2));
@@ -111,7 +111,7 @@ fn freeing_the_living_is_caught() {
 
 /// The recorder ends the session and gives the memory away, unless a claimer owns the region.
 fn model_session_end(recheck: bool, fenced: bool) -> impl Fn() + Sync + Send {
-    /// The value that the memory has after it is given away.
+    /// The new value of the memory after the recorder has given it away.
     const FOREIGN: u64 = 77;
     move || {
         let fixture = Arc::new(Fixture::new(1, FIRST_RECORD, 1));
@@ -120,7 +120,7 @@ fn model_session_end(recheck: bool, fenced: bool) -> impl Fn() + Sync + Send {
             thread::spawn(move || {
                 let before = fixture.generation.load(Ordering::Acquire);
                 let Some(claim) = Claim::take(fixture.region(), 1) else { return };
-                // ORDERING: SeqCst, as in the agent's `session_changed`.
+                // ORDERING: SeqCst, like the fence in the agent's `session_changed`.
                 fence(Ordering::SeqCst);
                 if recheck && fixture.generation.load(Ordering::Relaxed) != before {
                     return;
@@ -134,7 +134,7 @@ fn model_session_end(recheck: bool, fenced: bool) -> impl Fn() + Sync + Send {
         let recorder = {
             let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
-                // ORDERING: SeqCst, both, as in the recorder's `raise_generation`.
+                // ORDERING: SeqCst, both, like the fences in the recorder's `raise_generation`.
                 fixture.generation.fetch_add(1, Ordering::SeqCst);
                 if fenced {
                     fence(Ordering::SeqCst);
@@ -163,7 +163,7 @@ fn a_generation_not_read_again_is_caught() {
     assert_model_fails(model_session_end(false, true));
 }
 
-/// Not on x86-64; where an addition is made of two halves.
+/// For machines other than x86-64, where an addition consists of two halves.
 #[test]
 fn looking_for_claims_before_the_generation_is_seen_is_caught() {
     assert_model_fails(model_session_end(true, false));

@@ -1,9 +1,9 @@
-//! New events and new sessions, as `trackway_window` and the recorder meet: a library that adds an
-//! event makes it READY and then looks for sessions; a recorder that starts a session makes it
-//! ACTIVE and then looks for events. One of them sees the other, and a call site that sees the bit
-//! finds the id.
+//! New events and new sessions, a protocol of `trackway_window` and the recorder. A library that
+//! adds an event makes it READY and then reads the sessions; a recorder that starts a session makes
+//! it ACTIVE and then reads the events. At least one of them finds the other, and a call site that
+//! finds the bit finds the id.
 //!
-//! A model of the protocol, not of that code, which lives above this crate.
+//! This is a model of the protocol, not of its code, which lives above this crate.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
@@ -11,15 +11,15 @@ use loom::thread;
 
 use crate::fixture::{assert_model_fails, assert_model_holds};
 
-/// The mistake.
+/// The mistake that a library makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TableMistake {
     Nothing,
-    /// No full fence between one's own store and the look at the other's.
+    /// There is no full fence between a side's own store and its load of the other's store.
     Unfenced,
     /// The enable bit is set before the id is there.
     BitFirst,
-    /// The length of the table grows only after the event is READY, and its maker dies between.
+    /// The length of the table grows only after the event is READY, and the library dies between.
     LengthLate,
 }
 
@@ -102,7 +102,7 @@ fn model_event_and_session(wrong: TableMistake) -> impl Fn() + Sync + Send {
     }
 }
 
-/// The event's maker dies once it is READY; another process finds the event and takes it over.
+/// The event's library dies once the event is READY; another process finds it and takes it over.
 fn model_creator_death(wrong: TableMistake) -> impl Fn() + Sync + Send {
     move || {
         let table = Arc::new(Table::default());

@@ -1,5 +1,4 @@
-//! The parts that the models share: a window of few words, writers' steps, a reader with an
-//! opinion.
+//! The shared parts of the models: a window of few words, writers' steps, and a reader with checks.
 
 use std::collections::BTreeMap;
 
@@ -14,35 +13,35 @@ use trackway_testkit::Records;
 
 /// Body of a record: a value and its check. With the compact header, two words.
 const BODY_BYTES: usize = 12;
-/// Size of a record.
+/// Size of a record, in bytes.
 pub(crate) const RECORD_BYTES: u64 = 16;
 /// Start of the first record of a sub-buffer.
 pub(crate) const FIRST_RECORD: u64 = SUB_HEADER_BYTES as u64;
-/// From here on a sub-buffer has room for one record and not for two.
+/// Place from which on a sub-buffer has space for one record and not for two.
 pub(crate) const ROOM_FOR_ONE: u64 = FIRST_RECORD + 8 * 496;
-/// Time of what was recorded before a model begins.
+/// Time of the records before a model begins.
 pub(crate) const BEGIN_TIME: u64 = 10;
-/// No death: more steps than a commit has.
+/// Value for a writer that does not die: more steps than a commit has.
 pub(crate) const ALIVE: usize = usize::MAX;
 
-/// Mistakes of a writer that move 3 must not make.
+/// Mistakes that a writer must not make in move 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mistake {
     None,
-    /// Commits without looking whether the commit word is still the expected one.
+    /// Commits without checking that the commit word is still the expected one.
     Unchecked,
-    /// The commit word first, then the bytes.
+    /// Stores the commit word first, then the bytes.
     CommitFirst,
-    /// The commit word last, but without Release.
+    /// Stores the commit word last, but without Release.
     CommitRelaxed,
-    /// Fills the slot that readers look at.
+    /// Fills the slot that readers read.
     SameSlot,
-    /// No Release fence before the first store.
+    /// Omits the Release fence before the first store.
     Unfenced,
 }
 
-/// Shared words of eight bytes, at the few places that a model uses. Others are not there: loads
-/// give zero and stores are lost.
+/// Shared words of eight bytes, at the few places that a model uses. At other places, loads return
+/// zero and stores are lost.
 pub(crate) struct Words(BTreeMap<u64, AtomicU64>);
 
 impl Words {
@@ -91,22 +90,22 @@ pub(crate) struct Fixture {
     table: Vec<AtomicU32>,
     geometry: Geometry,
     pub(crate) memory: Words,
-    /// Held during a sequence: sequences of one CPU are atomic towards each other.
+    /// Lock that is held during a sequence: sequences of one CPU are atomic for each other.
     pub(crate) cpu: Mutex<()>,
     /// The session's generation.
     pub(crate) generation: AtomicU64,
 }
 
 impl Fixture {
-    /// A ring of `2^count_shift` sub-buffers with memory, of which the first is open and has
-    /// `within` bytes. `records` records can be told apart at the start of each sub-buffer and at
-    /// `LAST`.
+    /// Makes a ring of `2^count_shift` sub-buffers with memory, of which the first is open and has
+    /// `within` bytes. `records` records can be distinguished at the start of each sub-buffer and
+    /// at `LAST`.
     pub(crate) fn new(count_shift: u32, within: u64, records: u64) -> Self {
         let geometry = Geometry::new(12, count_shift).unwrap();
         let mut places = BTreeMap::new();
         for place in 1..=geometry.sub_count() {
             let base = place << 12;
-            // Index, begin, and what closes the sub-buffer before.
+            // Index, begin, and the fields that close the sub-buffer before.
             let header = (0..sub_header::DISCARDED as u64).step_by(8);
             let first = (FIRST_RECORD..FIRST_RECORD + records * RECORD_BYTES).step_by(8);
             let last = (ROOM_FOR_ONE..ROOM_FOR_ONE + RECORD_BYTES).step_by(8);
@@ -134,7 +133,7 @@ impl Fixture {
         Region { control: &self.control, table: &self.table, geometry: self.geometry }
     }
 
-    /// Plans a record of `value`, in a new sub-buffer if need be: the plan and its bytes.
+    /// Plans a record of `value`, in a new sub-buffer if necessary. Returns the plan and its bytes.
     pub(crate) fn plan(&self, value: u32, now: u64) -> Result<(Plan, Vec<u8>, bool), Refusal> {
         let region = self.region();
         let expected = region.expected();
@@ -156,7 +155,7 @@ impl Fixture {
         Ok((plan, header[..SUB_HEADER_BYTES].to_vec()))
     }
 
-    /// Move 3 by the claim's own code; in steps if there is to be a mistake.
+    /// Commits (move 3) by the claim's own code, or in steps with a `mistake`.
     pub(crate) fn commit_claimed(
         &self,
         claim: &Claim<'_>,
@@ -172,7 +171,7 @@ impl Fixture {
         }
     }
 
-    /// Move 3 in its steps, with one `mistake`, by a writer that dies after `steps` of them.
+    /// Commits (move 3) in steps, with one `mistake`, by a writer that dies after `steps` of them.
     pub(crate) fn commit(
         &self,
         plan: &Plan,
@@ -186,8 +185,8 @@ impl Fixture {
             return false;
         }
         if mistake != Mistake::Unfenced {
-            // ORDERING: as in `Claim::commit`; in sequences every store is (x86-64), or there is
-            // a barrier in this place (AArch64).
+            // ORDERING: as in `Claim::commit`; in sequences every store is a Release (x86-64), or a
+            // barrier stands here (AArch64).
             fence(Ordering::Release);
         }
         if mistake == Mistake::CommitFirst {
@@ -246,13 +245,13 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Begins where [`Fixture::new`] began to write.
+    /// Begins at the position where [`Fixture::new`] begins to write.
     pub(crate) fn new(within: u64) -> Self {
         let drained = Drained { position: within, last_ts: BEGIN_TIME, ..Drained::default() };
         Self { drained, values: Vec::new() }
     }
 
-    /// Takes all that is there. Whatever is amiss ends the model.
+    /// Takes all pieces. Any contradiction ends the model.
     pub(crate) fn drain(&mut self, fixture: &Fixture) {
         let snapshot = fixture.region().snapshot().expect("head is where a writer left it");
         while self.take_piece(fixture, &snapshot).expect("headers are what a writer wrote") {}
@@ -292,7 +291,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// Asserts that these values, and no others, came out, in whatever order.
+    /// Asserts that exactly these values came out, in any order.
     pub(crate) fn assert_took(&self, expected: impl IntoIterator<Item = u32>) {
         let (mut took, mut expected) = (self.values.clone(), Vec::from_iter(expected));
         took.sort_unstable();
@@ -301,15 +300,15 @@ impl Reader {
     }
 }
 
-/// Checks that `model` holds, whatever the order of things.
+/// Checks that `model` holds for every interleaving.
 pub(crate) fn assert_model_holds(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    // LOOM_MAX_PREEMPTIONS asks for more; two find every seeded bug in seconds.
+    // LOOM_MAX_PREEMPTIONS can raise this number; two find every seeded bug in seconds.
     builder.preemption_bound.get_or_insert(2);
     builder.check(model);
 }
 
-/// Checks that `model`, which has a bug, is caught, and by an assertion about the ring.
+/// Checks that loom catches `model`, which has a bug, by an assertion about the ring.
 pub(crate) fn assert_model_fails(model: impl Fn() + Sync + Send + 'static) {
     let message = failure_message(move || assert_model_holds(model));
     let by_loom = ["deadlock", "branches", "Causality"].iter().any(|word| message.contains(word));

@@ -1,4 +1,4 @@
-//! Flight recorder: the reader copies, then asks whether it was in time.
+//! Flight recorder: the reader copies, then checks that it was in time.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -13,7 +13,7 @@ use crate::fixture::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FlightMistake {
     Nothing,
-    /// The reader asks before it copies.
+    /// The reader checks before it copies.
     AskedFirst,
     /// The reader trusts the sub-buffer that is next to be overwritten.
     TrustedNext,
@@ -31,8 +31,8 @@ fn commit_record(fixture: &Fixture, claim: &Claim<'_>, value: Option<u32>, mista
     fixture.commit_claimed(claim, &plan, &bytes, mistake);
 }
 
-/// A ring of four, filled with a record each; the writer goes on and overwrites while the reader
-/// copies the oldest.
+/// A ring of four sub-buffers with a record each; the writer continues and overwrites while the
+/// reader copies the oldest.
 fn model_overwrite(wrong: FlightMistake) -> impl Fn() + Sync + Send {
     move || {
         let fixture = Arc::new(Fixture::new(2, FIRST_RECORD, 1));

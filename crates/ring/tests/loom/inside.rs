@@ -1,5 +1,5 @@
-//! Entries and exits: a part is used anew while threads on two CPUs, and one without sequences,
-//! come and go; and while others are inside for one sequence each, uncounted.
+//! Entries and exits: a part is reused while threads on two CPUs, and one without sequences, enter
+//! and leave; and while other threads are inside for one sequence each, uncounted.
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -9,34 +9,34 @@ use trackway_ring::inside::{Line, is_part_empty};
 
 use crate::fixture::{assert_model_holds, failure_message};
 
-/// The link while it leads to the part.
+/// Value of the link while it leads to the part.
 const LINKED: u64 = 7;
 const PART: usize = 1;
 
-/// The mistake.
+/// The mistake that a reader or the reusing thread makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mistake {
     None,
-    /// The part is used anew without a visit to every CPU.
+    /// The part is reused without a visit to every CPU.
     NoVisit,
-    /// Sequences count without looking at the link again.
+    /// Sequences count without checking the link again.
     LinkNotChecked,
-    /// A reader without sequences looks at the link first, then counts.
+    /// A reader without sequences checks the link first, then counts.
     LooksFirst,
     /// Entries are read before exits.
     EntriesFirst,
     /// Exits are counted without Release.
     LeavesRelaxed,
-    /// A reader that is not counted looks at the link before its sequence begins.
+    /// An uncounted reader checks the link before its sequence begins.
     LooksBefore,
-    /// A reader that is not counted reads on when its sequence is over.
+    /// An uncounted reader continues to read after its sequence.
     ReadsAfter,
 }
 
 struct Fixture {
-    /// Each CPU: only one sequence at a time is under way there, and a visit waits for its end.
+    /// Locks of the CPUs: each runs one sequence at a time, and a visit waits for its end.
     cpus: [Mutex<()>; 2],
-    /// The CPUs' lines, then that of threads without sequences.
+    /// Lines of the CPUs, then the line of threads without sequences.
     lines: [Line; 3],
     link: AtomicU64,
     part: UnsafeCell<u32>,
@@ -54,7 +54,7 @@ impl Fixture {
         }
     }
 
-    /// Models `rseq::add_one`, which is atomic towards everything else on its CPU.
+    /// Models `rseq::add_one`, which is atomic for all other code on its CPU.
     fn add_one(&self, cpu: usize, counter: &AtomicU64, is_linked: impl Fn() -> bool) -> bool {
         let _sequence = self.cpus[cpu].lock().unwrap();
         if !is_linked() {
@@ -65,14 +65,14 @@ impl Fixture {
     }
 
     fn read_part(&self) {
-        // SAFETY: loom sees to it that no thread writes meanwhile; that is what is shown.
+        // SAFETY: loom detects a concurrent write; the models show that there is none.
         let value = self.part.with(|part| unsafe { *part });
         assert_eq!(value, 1, "it was found by its link");
     }
 
-    /// A thread that comes on one CPU, and leaves on another one.
+    /// Models a thread that enters on one CPU, and leaves on another one.
     fn come_and_go(&self, from: usize, to: usize) {
-        // ORDERING: Acquire, as the agent loads a link: what it speaks of is there.
+        // ORDERING: Acquire, like the agent's load of a link: its target is there.
         if self.link.load(Ordering::Acquire) != LINKED {
             return;
         }
@@ -85,8 +85,8 @@ impl Fixture {
         }
     }
 
-    /// A thread that has its CPU for itself. It leaves without the CPU's lock, which for loom is a
-    /// full fence, and would hide what is missing.
+    /// Models a thread that is alone on its CPU. It leaves without the CPU's lock, which is a full
+    /// fence in loom, and would hide a missing one.
     fn come_and_go_alone(&self, cpu: usize) {
         if self.link.load(Ordering::Acquire) != LINKED {
             return;
@@ -100,10 +100,10 @@ impl Fixture {
         }
     }
 
-    /// A thread that is inside for one sequence, and is not counted
+    /// Models a thread that is inside for one sequence, and is not counted
     /// (`agent::filters::single_sequence`).
     fn be_there_at_once(&self, cpu: usize) {
-        // ORDERING: Acquire, as above.
+        // ORDERING: Acquire, like the agent's load of a link: its target is there.
         let looked = self.link.load(Ordering::Acquire) == LINKED;
         if !looked {
             return;
@@ -120,7 +120,7 @@ impl Fixture {
         self.read_part();
     }
 
-    /// One without sequences.
+    /// Models a thread without sequences.
     fn come_and_go_by_atomics(&self) {
         let looked = self.link.load(Ordering::Acquire) == LINKED;
         let is_linked = || match self.mistake {
@@ -154,7 +154,7 @@ impl Fixture {
             }
         }
         if self.is_empty() {
-            // SAFETY: as above.
+            // SAFETY: loom detects a concurrent read; the models show that there is none.
             self.part.with_mut(|part| unsafe { *part = 2 });
         }
     }
@@ -174,7 +174,7 @@ fn model_sequences(mistake: Mistake) -> impl Fn() + Sync + Send {
     }
 }
 
-/// A thread that is not counted, on a CPU where another one is, or is not.
+/// An uncounted thread, on a CPU with another one, or on its own.
 fn model_uncounted_reader(mistake: Mistake, is_other_counted: bool) -> impl Fn() + Sync + Send {
     move || {
         let fixture = Arc::new(Fixture::new(mistake));
@@ -194,7 +194,7 @@ fn model_uncounted_reader(mistake: Mistake, is_other_counted: bool) -> impl Fn()
     }
 }
 
-/// Two threads, each with a CPU for itself.
+/// Two threads, each alone on its CPU.
 fn model_two_cpus(mistake: Mistake) -> impl Fn() + Sync + Send {
     move || {
         let fixture = Arc::new(Fixture::new(mistake));
@@ -209,7 +209,7 @@ fn model_two_cpus(mistake: Mistake) -> impl Fn() + Sync + Send {
     }
 }
 
-/// One thread with sequences or none, and `others` without, one behind the other in each.
+/// One thread with or without sequences, and `others` without, one after the other in each.
 fn model_atomics(mistake: Mistake, with_sequence: bool) -> impl Fn() + Sync + Send {
     move || {
         let fixture = Arc::new(Fixture::new(mistake));
@@ -229,7 +229,7 @@ fn model_atomics(mistake: Mistake, with_sequence: bool) -> impl Fn() + Sync + Se
     }
 }
 
-/// Checks that a part is written while it is read, within as many preemptions.
+/// Checks that loom finds a write during a read, within this number of preemptions.
 fn assert_model_races(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let message = failure_message(move || {
         let mut builder = loom::model::Builder::new();

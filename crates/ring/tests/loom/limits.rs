@@ -1,5 +1,5 @@
-//! Growth and its end: table entries and limit, memory that moves to later places, memory that is
-//! given away while a writer holds an old plan.
+//! Growth of the ring and its end: table entries and limit, memory that moves to later places,
+//! memory that is given away while a writer holds an old plan.
 
 use loom::sync::Arc;
 use loom::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ enum LimitMistake {
     RecycledEarly,
 }
 
-/// Commits `plan`s until a record of `value` is in, or the limit stops it; whether it is in.
+/// Commits plans until a record of `value` is in, or the limit stops it. Returns true if it is in.
 fn write_value(fixture: &Fixture, value: u32) -> bool {
     for _ in 0..3 {
         match fixture.plan(value, 50) {
@@ -38,7 +38,7 @@ fn write_value(fixture: &Fixture, value: u32) -> bool {
     panic!("a switch opened nothing");
 }
 
-/// One writer; the recorder gives the second sub-buffer its memory meanwhile, which it prepared.
+/// One writer; the recorder prepares memory and gives it to the second sub-buffer meanwhile.
 fn model_growth(wrong: LimitMistake) -> impl Fn() + Sync + Send {
     move || {
         let fixture = Arc::new(Fixture::new(1, ROOM_FOR_ONE, 1));
@@ -56,7 +56,7 @@ fn model_growth(wrong: LimitMistake) -> impl Fn() + Sync + Send {
                 if wrong == LimitMistake::LimitFirst {
                     region.raise_limit(8192);
                 }
-                // Zeroed memory arrives: were this unordered, it would wipe out a record.
+                // Zeroed memory arrives: without ordering, it would erase a record.
                 fixture.memory.store(place + FIRST_RECORD, &[0; 16]);
                 region.back(1, place);
                 region.raise_limit(8192);
@@ -81,7 +81,7 @@ fn model_recycling(wrong: LimitMistake) -> impl Fn() + Sync + Send {
             let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
                 let first = write_value(&fixture, 1);
-                // Close the second sub-buffer after its one record.
+                // Closes the second sub-buffer after its only record.
                 let second = write_value(&fixture, 2);
                 let third = fixture.plan_switch(60).is_ok_and(|(plan, bytes)| {
                     fixture.commit(&plan, &bytes, Mistake::None, ALIVE) && write_value(&fixture, 3)
@@ -141,7 +141,7 @@ fn model_memory_release(raise_generation: bool, visit: bool) -> impl Fn() + Sync
                     fixture.generation.store(2, Ordering::Release);
                 }
                 if visit {
-                    // The recorder on that CPU: a sequence is over, or will start again.
+                    // The recorder visits that CPU: a sequence is over, or will restart.
                     drop(fixture.cpu.lock().unwrap());
                 }
                 fixture.memory.word(4096 + FIRST_RECORD).store(FOREIGN, Ordering::Relaxed);
@@ -154,8 +154,8 @@ fn model_memory_release(raise_generation: bool, visit: bool) -> impl Fn() + Sync
     }
 }
 
-/// The open sub-buffer's memory went, and other memory comes: a writer that may write there finds
-/// that.
+/// The open sub-buffer loses its memory and gets other memory: a writer that may write there finds
+/// the new memory.
 fn model_memory_return() -> impl Fn() + Sync + Send {
     const FOREIGN_OFFSET: u64 = 2 * 4096;
     move || {

@@ -13,10 +13,10 @@ use trackway_ring::lockless::{
 
 use super::fixture::{assert_model_fails, assert_model_holds};
 
-/// A record of which a sub-buffer has room for one, or for two.
+/// Record size for sub-buffers with space for one record, or for two.
 const SLOT_BYTES: usize = 3000;
 const PAIR_RECORD_BYTES: usize = 1900;
-/// The place of a slot's value, and of its check.
+/// Place of the value in a slot, and of its check.
 const VALUE: u64 = 16;
 const CHECK: u64 = 24;
 
@@ -34,7 +34,7 @@ impl Store for Words {
     }
 }
 
-/// Two sub-buffers and the consumer's.
+/// Two sub-buffers and the consumer's place.
 struct Fixture {
     memory: Words,
     counters: Counters,
@@ -51,22 +51,22 @@ enum Mistake {
     None,
     /// The producer commits before it writes.
     CommitFirst,
-    /// The consumer does not look at commit seq.
+    /// The consumer does not check commit seq.
     NotReady,
     /// The consumer reads commit seq without Acquire.
     Relaxed,
-    /// The consumer takes what a producer uses.
+    /// The consumer takes a sub-buffer that a producer uses.
     InUse,
     /// The consumer takes without exchanging.
     InPlace,
-    /// The producer asks whether the session goes on before it reads write count.
+    /// The producer checks that the session goes on before it reads write count.
     AskedBefore,
-    /// The recorder frees what has no holes, and does not move write count on.
+    /// The recorder frees a buffer without holes, and does not move write count on.
     NotRetired,
 }
 
 impl Fixture {
-    /// `slots`: sizes of the records that will be in a sub-buffer.
+    /// Makes a buffer; `slots` are the sizes of the records that a sub-buffer will hold.
     fn new(mode: Mode, slots: &[usize]) -> Self {
         let geometry = Geometry::new(12, 1).unwrap();
         let mut words = BTreeMap::new();
@@ -125,7 +125,7 @@ impl Fixture {
         Ok(slot.timestamp)
     }
 
-    /// Algorithm 6, or what a mistake makes of it.
+    /// Gets a sub-buffer by Algorithm 6, or with a mistake in it.
     fn get(&self, own: &mut u32, mistake: Mistake) -> Result<Got, TryAgain> {
         if matches!(mistake, Mistake::None | Mistake::CommitFirst) {
             return self.buffer().get(own);
@@ -143,7 +143,7 @@ impl Fixture {
         }
         let place = word as u32;
         if self.mode == Mode::FlightRecorder && mistake != Mistake::InPlace {
-            // A mistaken consumer's word has no flag and no round in it that could have changed.
+            // With a mistake, the reference's word has no flag or round that could have changed.
             let given = Reference { place: *own, is_used: false, round: 0 };
             let round = word >> 33 << 33;
             sub_buffer.reference.store(round | u64::from(given.place), Ordering::Release);
@@ -152,7 +152,7 @@ impl Fixture {
         Ok(Got { position, at: u64::from(place + 1) << 12, place })
     }
 
-    /// Reads what is whole: values and their times.
+    /// Reads all whole sub-buffers. Returns values and their times.
     fn drain(&self, own: &mut u32, slots: &[usize], mistake: Mistake) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
         while let Ok(got) = self.get(own, mistake) {
@@ -176,8 +176,8 @@ impl Fixture {
     }
 }
 
-/// Two producers whose slots lie in one sub-buffer, and who commit in any order; a consumer who
-/// wants it early.
+/// Two producers whose slots lie in one sub-buffer, and commit in any order; a consumer that tries
+/// to read early.
 fn model_two_producers(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
     move || {
         let slots = [PAIR_RECORD_BYTES, PAIR_RECORD_BYTES];
@@ -193,7 +193,7 @@ fn model_two_producers(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
                 fixture.drain(&mut 2, &slots, mistake)
             })
         };
-        // The other one is this thread: one more would have loom go through six times as much.
+        // This thread is the other producer: one thread more would take loom six times as long.
         fixture.emit(2, PAIR_RECORD_BYTES, mistake).unwrap();
         producer.join().unwrap();
         let mut found = consumer.join().unwrap();
@@ -206,8 +206,8 @@ fn model_two_producers(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
     }
 }
 
-/// A flight recorder that is full, a producer that overwrites, and a consumer that reads what is
-/// overwritten.
+/// A full flight recorder, a producer that overwrites, and a consumer that reads the overwritten
+/// sub-buffer.
 fn model_overwrite(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
     move || {
         let slots = [SLOT_BYTES];
@@ -232,7 +232,7 @@ fn model_overwrite(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
         fixture.buffer().force_switch(&fixture.memory, || fixture.now());
         found.extend(fixture.drain(&mut own, &slots, Mistake::None));
         let values: Vec<_> = found.iter().map(|&(value, _)| value).collect();
-        // The first may have been overwritten before it was read.
+        // The first record may have been overwritten before it was read.
         assert!(values == [1, 2, 3] || values == [2, 3], "{values:?}");
     }
 }
@@ -332,7 +332,7 @@ fn model_undelivered_count(in_order: bool) -> impl Fn() + Sync + Send {
             let shared = Arc::clone(&shared);
             loom::thread::spawn(move || {
                 shared.records.fetch_add(1, Ordering::Relaxed);
-                // ORDERING: Release, as in `deliver`.
+                // ORDERING: Release, like the store in `deliver`.
                 shared.delivered.store(1, Ordering::Release);
             })
         };

@@ -5,14 +5,14 @@
 //! RUSTFLAGS="--cfg loom" cargo test -p trackway-ring --test loom --profile models
 //! ```
 //!
-//! Each model is run twice or more: as the ring is, which must hold, and with a seeded bug, which
-//! the model must catch. A model that no bug can break proves nothing.
+//! Each model runs at least twice: like the ring, which must hold, and with a seeded bug, which the
+//! model must catch. A model that no bug can break proves nothing.
 //!
-//! What loom cannot see: reordering of a load behind a later store (load buffering), and a total
-//! order of SeqCst accesses (it takes them for AcqRel); where the argument needs one, the models
-//! use SeqCst fences, which loom does know. And its search remembers one access of an object, so
-//! that a thread's own load hides another's before it: a reader is therefore spawned *last*. Loom
-//! runs it last at first, and finds its way back from there.
+//! Loom does not model reordering of a load after a later store (load buffering), nor a total order
+//! of SeqCst accesses (it treats them as AcqRel). If the argument needs that order, the models use
+//! SeqCst fences, which loom supports. Also, loom's search remembers one access of an object, so
+//! that a thread's own load hides another's before it. So a reader is spawned *last*: loom runs it
+//! last at first, and backtracks from there.
 #![cfg(loom)]
 
 mod claims;

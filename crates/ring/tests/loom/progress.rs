@@ -1,4 +1,4 @@
-//! Values that belong together: a commit word and its slot, the recorder's progress.
+//! Values that must match: a commit word and its slot, the recorder's progress.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
@@ -11,7 +11,7 @@ use crate::fixture::{
     assert_model_holds,
 };
 
-/// A writer of three records and a snapshot meanwhile: its values are of one moment.
+/// A writer of three records and a concurrent snapshot, whose values belong to one moment.
 fn model_snapshot(mistake: Mistake, recheck: bool) -> impl Fn() + Sync + Send {
     move || {
         let fixture = Arc::new(Fixture::new(1, FIRST_RECORD, 3));
@@ -75,7 +75,7 @@ fn make_progress(number: u64) -> Drained {
     }
 }
 
-/// A recorder that publishes its progress, and a reader that looks meanwhile.
+/// A recorder that publishes its progress, and a concurrent reader.
 #[test]
 fn progress_is_of_one_moment() {
     assert_model_holds(|| {
@@ -99,15 +99,15 @@ fn progress_is_of_one_moment() {
     });
 }
 
-/// The mistake in a recorder's way to publish.
+/// The mistake that a recorder makes when it publishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProgressMistake {
     Nothing,
-    /// One side only, changed in place.
+    /// There is one side only, changed in place.
     InPlace,
     /// The side is named before it is filled.
     NamedFirst,
-    /// The stores may pass the one that named the other side.
+    /// The stores may pass the store that named the other side.
     Unfenced,
 }
 
@@ -187,8 +187,8 @@ fn progress_named_before_it_is_filled_is_caught() {
     assert_model_fails(model_recovery(ProgressMistake::NamedFirst, 3));
 }
 
-/// Why `Control::set_drained` begins with a fence: without it, a later change may become visible
-/// before the store that moved readers away from the side that it changes.
+/// The reason why `Control::set_drained` begins with a fence: without it, a later change may become
+/// visible before the store that moved readers away from the changed side.
 fn model_overtaking(wrong: ProgressMistake) -> impl Fn() + Sync + Send {
     move || {
         let shared = Arc::new(Sides::new());

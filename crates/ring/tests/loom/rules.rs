@@ -1,8 +1,8 @@
-//! Rules that change while events are described, as `trackway_window`'s `rules` has it: whatever
-//! the order of things, an event's bit is what the last rules say once the recorder has looked at
-//! what libraries tell it, and a bit that the rules select is never off meanwhile.
+//! Rules that change while events are described, as in `rules` of `trackway_window`. For every
+//! interleaving, an event's bit matches the last rules once the recorder has handled the libraries'
+//! notifications. A bit that the rules select is never off meanwhile.
 //!
-//! A model of the protocol, not of that code, which lives above this crate.
+//! This is a model of the protocol, not of its code, which lives above this crate.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
@@ -10,50 +10,50 @@ use loom::thread;
 
 use crate::fixture::{assert_model_fails, assert_model_holds};
 
-/// The mistake.
+/// The mistake that a library or the recorder makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RuleMistake {
     Nothing,
-    /// A library that has set the bit does not look whether the rules are still those.
+    /// A library that has set the bit does not check that the rules are unchanged.
     NotAgain,
-    /// No full fence between the library's bit and its second look.
+    /// There is no full fence between the library's bit and its second load.
     LibraryUnfenced,
-    /// No full fence between what the recorder changes and its look at the bit.
+    /// There is no full fence between the recorder's change and its load of the bit.
     RecorderUnfenced,
-    /// Rules are believed without a second look at their number.
+    /// Rules are used without a second load of their revision.
     Torn,
-    /// The number is odd too late: the bytes may be seen before it.
+    /// The revision becomes odd too late: the bytes may be visible before it.
     OddLate,
-    /// A library takes a bit back that it has set, where it finds it wrong.
+    /// A library clears a bit that it has set, if the bit is wrong.
     TakenBack,
-    /// It moves a bit to the heir.
+    /// A library moves a bit to the successor.
     MovedByOthers,
-    /// It leaves a wrong bit, and does not tell the recorder.
+    /// A library leaves a wrong bit, and does not notify the recorder.
     Untold,
-    /// The recorder sets the heir's bit beside one that was set behind its back.
+    /// The recorder sets the successor's bit beside a bit that a library set meanwhile.
     LateLeft,
-    /// The heir's bit is set beside the old one.
+    /// The recorder sets the successor's bit beside the old one.
     BothBits,
-    /// The decision is applied to whatever the word is by then.
+    /// The decision is applied to any later value of the word.
     Blindly,
-    /// The word is loaded without Acquire: what decides may be older than it.
+    /// The word is loaded without Acquire: the data for the decision may be older.
     LoadedRelaxed,
 }
 
-/// Slots.
+/// Slots of the session and of its successor.
 const SESSION: usize = 0;
 const SUCCESSOR: usize = 1;
-/// The session's bit in the enable word, and its successor's.
+/// Bits of the session and of its successor in the enable word.
 const SESSION_BIT: u32 = 1 << SESSION;
 const SUCCESSOR_BIT: u32 = 1 << SUCCESSOR;
-/// More than there are changes in a model, as in the product.
+/// Maximum number of tries: more than the changes of a model, as in the product.
 const TRIES_MAX: usize = 8;
 
 #[derive(Default)]
 struct Session {
     has_ended: AtomicU32,
     revision: AtomicU32,
-    /// Rules of two bytes: both 1, they select the event; both 0, they do not.
+    /// Rules of two bytes: both 1 select the event; both 0 do not.
     rules: [AtomicU32; 2],
     paused: AtomicU32,
     successor: AtomicU32,
@@ -91,12 +91,12 @@ struct Table {
     event_is_ready: AtomicU32,
     sessions: [Session; 2],
     enabled: AtomicU32,
-    /// `events_revision`.
+    /// The window's `events_revision`.
     news: AtomicU32,
 }
 
 impl Table {
-    /// With a session whose rules select the event or not, and a successor that has none yet.
+    /// Makes a session whose rules select the event or not, and a successor without rules.
     fn new(selects: u32) -> Self {
         let table = Self::default();
         for byte in &table.sessions[SESSION].rules {
@@ -115,7 +115,7 @@ impl Table {
         SessionState { revision, has_ended, is_paused, target }
     }
 
-    /// The library: `intern_event`, then `enable_if_selected` for each slot.
+    /// Models a library: `intern_event`, then `enable_if_selected` for each slot.
     fn describe(&self, wrong: RuleMistake) {
         self.event_is_ready.store(1, Ordering::Release);
         fence(Ordering::SeqCst);
@@ -124,7 +124,7 @@ impl Table {
         }
     }
 
-    /// The bit that it has set before may be `own_bits`. Whether it was through with it in so many
+    /// `own_bits` is the bit that this call may have set before. Returns true if it finished within
     /// `tries`.
     fn enable_if_selected(
         &self,
@@ -175,7 +175,7 @@ impl Table {
         false
     }
 
-    /// The bit of the slot that names this one as its successor.
+    /// Returns the bit of the slot that names this slot as its successor.
     fn predecessors(&self, slot: usize) -> u32 {
         let session = &self.sessions[SESSION];
         let precedes = slot == SUCCESSOR
@@ -184,7 +184,7 @@ impl Table {
         if precedes { SESSION_BIT } else { 0 }
     }
 
-    /// The bit that there must be; `None` if the rules are being rewritten at this moment.
+    /// Returns the required bit; `None` if the rules are being rewritten at this moment.
     fn wanted(&self, slot: usize, standing: &SessionState, wrong: RuleMistake) -> Option<u32> {
         if !standing.is_settled() {
             return Some(0);
@@ -193,7 +193,7 @@ impl Table {
         Some(if selects && !standing.is_paused { 1 << standing.target } else { 0 })
     }
 
-    /// The recorder: `set_rules`.
+    /// Models the recorder's `set_rules`.
     fn set_rules(&self, slot: usize, selects: u32, wrong: RuleMistake) {
         let session = &self.sessions[slot];
         let odd = session.revision.load(Ordering::Relaxed) | 1;
@@ -207,7 +207,7 @@ impl Table {
         session.revision.store(odd + 1, Ordering::Release);
     }
 
-    /// The recorder: `apply_rules`.
+    /// Models the recorder's `apply_rules`.
     fn apply(&self, slot: usize, wanted: bool, wrong: RuleMistake) {
         let bit = 1 << slot;
         if wrong != RuleMistake::RecorderUnfenced {
@@ -222,7 +222,7 @@ impl Table {
         }
     }
 
-    /// The recorder looks at the event because it was told to.
+    /// Models the recorder's check of an event after a notification.
     fn check_revision(&self, wrong: RuleMistake) {
         if self.news.load(Ordering::Acquire) == 0 {
             return;
@@ -236,7 +236,7 @@ impl Table {
         }
     }
 
-    /// Bits of sessions that have not ended: who has slept through an end may have left some.
+    /// Returns the bits of sessions that have not ended: late libraries may have left other bits.
     fn bits(&self) -> u32 {
         let has_ended = |slot: usize| self.sessions[slot].has_ended.load(Ordering::Acquire) != 0;
         let ended = u32::from(has_ended(SESSION)) * SESSION_BIT
@@ -244,7 +244,7 @@ impl Table {
         self.enabled.load(Ordering::Acquire) & !ended
     }
 
-    /// The recorder: `move_event`.
+    /// Models the recorder's `move_event`.
     fn move_event(&self, wrong: RuleMistake) {
         if wrong != RuleMistake::RecorderUnfenced {
             fence(Ordering::SeqCst);
@@ -257,7 +257,7 @@ impl Table {
 /// The steps of a recorder.
 type RecorderSteps = fn(&Table, RuleMistake);
 
-/// A library describes an event while the `recorder` works; the bits that there must be at the end.
+/// A library describes an event while the `recorder` works. Checks the bits at the end.
 fn model_description(
     selects: u32,
     expected: u32,
@@ -277,8 +277,8 @@ fn model_description(
     }
 }
 
-/// A library describes an event that is on, because the rules select it, or because it has just set
-/// the bit for rules of before, and is stopped for good behind its exchange; once the recorder has
+/// A library describes an enabled event and is stopped for good after its exchange. The rules
+/// select the event, or the library has just set the bit for older rules. Once the recorder has
 /// worked, the bit is `on`, and that does not change.
 fn model_bit_stays_on(
     selects: u32,
@@ -302,8 +302,8 @@ fn model_bit_stays_on(
     }
 }
 
-/// An event that was described before, and whose site is reached meanwhile: the site finds one bit
-/// or the other, or none where the rules have not selected it `old_bit`.
+/// An event that was described before, and whose site runs meanwhile: the site finds one of both
+/// bits, or none if the rules have not selected it (`old_bit`).
 fn model_site_reads_bits(
     old_bit: u32,
     wrong: RuleMistake,
@@ -369,7 +369,7 @@ fn install_successor(table: &Table, wrong: RuleMistake) {
     table.apply(SUCCESSOR, true, wrong);
 }
 
-/// The old bit was set when the recorder had looked for bits to move.
+/// The old bit was set after the recorder had searched for bits to move.
 fn install_successor_with_late_bit(table: &Table, wrong: RuleMistake) {
     table.sessions[SESSION].successor.store(1, Ordering::Relaxed);
     table.set_rules(SUCCESSOR, 1, wrong);
@@ -396,7 +396,7 @@ fn reuse_session_slot(table: &Table, wrong: RuleMistake) {
     table.apply(SESSION, true, wrong);
 }
 
-/// The successor is given other rules as soon as it is alone.
+/// The successor gets other rules as soon as it is alone.
 fn install_successor_and_deselect(table: &Table, wrong: RuleMistake) {
     install_successor_and_end(table, wrong);
     table.set_rules(SUCCESSOR, 0, wrong);

@@ -1,5 +1,5 @@
-//! Restartable sequences: two threads on one CPU, whose moves 3 are atomic towards each other, and
-//! a reader on another CPU. Also the sub-buffer switch between them.
+//! Restartable sequences: two threads on one CPU, whose moves 3 are atomic for each other, and a
+//! reader on another CPU. Includes the sub-buffer switch.
 
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
@@ -13,7 +13,7 @@ use crate::fixture::{
 /// after `aborted_after` steps.
 fn write_value(fixture: &Fixture, value: u32, now: u64, mistake: Mistake, aborted_after: usize) {
     let mut steps = aborted_after;
-    // At most: one abort, the other's record, the other's switch, one's own switch.
+    // At most: one abort, a record and a switch of the other writer, one's own switch.
     for _ in 0..5 {
         let (plan, bytes, is_record) = fixture.plan(value, now).expect("there is no limit");
         let sequence = fixture.cpu.lock().unwrap();
@@ -37,7 +37,7 @@ fn spawn_reader(fixture: &Arc<Fixture>, within: u64) -> JoinHandle<Reader> {
     })
 }
 
-/// Two writers, of whom one is aborted in its first sequence, and a reader meanwhile.
+/// Two writers, of which one is aborted in its first sequence, and a concurrent reader.
 fn model_two_writers(
     within: u64,
     mistake: Mistake,
@@ -60,7 +60,7 @@ fn model_two_writers(
     }
 }
 
-/// One writer of two records, and a reader meanwhile: all that a reader's orderings depend on.
+/// One writer of two records, and a concurrent reader: everything that needs a reader's orderings.
 fn model_one_writer(within: u64, mistake: Mistake) -> impl Fn() + Sync + Send {
     move || {
         let fixture = Arc::new(Fixture::new(1, within, 2));
@@ -81,7 +81,7 @@ fn model_one_writer(within: u64, mistake: Mistake) -> impl Fn() + Sync + Send {
 
 #[test]
 fn records_come_out_whole_and_once() {
-    // Aborted before the first store, between the record's words, between slot and commit.
+    // Aborts before the first store, between the record's words, or between slot and commit.
     for aborted_after in [1, 2, 5] {
         assert_model_holds(model_two_writers(FIRST_RECORD, Mistake::None, aborted_after));
     }

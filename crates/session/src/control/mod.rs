@@ -1,4 +1,4 @@
-//! A session's life: requests, and the decisions about them.
+//! The control of a session: requests, and the state machine that decides about them.
 
 pub mod machine;
 pub mod protocol;

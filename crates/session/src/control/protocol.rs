@@ -1,12 +1,12 @@
-//! The protocol of a session's control socket: one JSON object a line, each way.
+//! The protocol of a session's control socket: one JSON object per line, in each direction.
 //!
 //! ```text
 //! → {"version":1,"ask":"events-off","patterns":["app:noise"]}
 //! ← {"answer":"done","warnings":[]}
 //! ```
 //!
-//! A request of another version is refused with the version that is spoken here. Requests are at
-//! most [`LINE_BYTES_MAX`] long, answers [`ANSWER_BYTES_MAX`].
+//! The recorder refuses a request of another version, and reports its own version. Requests have at
+//! most [`LINE_BYTES_MAX`] bytes, answers [`ANSWER_BYTES_MAX`].
 
 use core::time::Duration;
 use std::path::PathBuf;
@@ -19,24 +19,24 @@ use crate::{
     RuleSpec, SessionSpec,
 };
 
-/// Version of the protocol: raised when an old client could misunderstand a recorder.
+/// Version of the protocol: it increases when an old client could misunderstand a recorder.
 pub const PROTOCOL_VERSION: u32 = 1;
-/// Longest request, in bytes, without the line's end.
+/// Longest request, in bytes, without the newline.
 pub const LINE_BYTES_MAX: usize = 256 << 10;
-/// Longest answer, in bytes: all channels that a user can have, with the longest rules and filters.
+/// Longest answer, in bytes: all channels of a user, with the longest rules and filters.
 pub const ANSWER_BYTES_MAX: usize = 8 << 20;
 
-/// Bytes of a channel's filters in a line, where those of objects are two digits each.
+/// Bytes of a channel's filters in a line; each object byte takes two digits.
 const FILTERS_LINE_BYTES: usize = 2 * (FILTER_OBJECTS_BYTES_MAX + FILTERS_BYTES_MAX);
 const _: () = assert!(FILTERS_LINE_BYTES < LINE_BYTES_MAX);
 const _: () = assert!(CHANNELS_MAX * FILTERS_LINE_BYTES < ANSWER_BYTES_MAX);
 
-/// A line from a client.
+/// A line that a client sends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// [`PROTOCOL_VERSION`].
+    /// The client's [`PROTOCOL_VERSION`].
     pub version: u32,
-    /// The request.
+    /// The client's request.
     #[serde(flatten)]
     pub request: Request,
 }
@@ -47,121 +47,121 @@ pub struct Message {
 pub enum Request {
     /// Report the session's status.
     Status,
-    /// Report the session's specification, as a file would have it.
+    /// Report the session's specification, as a session file would contain it.
     Spec,
-    /// To record.
+    /// Start recording.
     Start,
-    /// Not to record, until it is started again. What was emitted before is in the trace when the
-    /// answer comes; a refusal says that it is not all there, and the session is stopped.
+    /// Stop recording until the next start. Before the answer, all earlier events are written to
+    /// the trace. If some could not be written, the request is refused, but the session is stopped.
     Stop,
-    /// To end.
+    /// End the session.
     Destroy,
-    /// To forget what was recorded.
+    /// Discard all recorded events.
     Clear,
-    /// To write what is in flight recorders.
+    /// Write the contents of flight recorders.
     Snapshot {
-        /// Folder; none: the next of the session's own.
+        /// The destination folder; `None`: the next numbered folder of the session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<PathBuf>,
-        /// Only what is newer than so many nanoseconds; none: all.
+        /// The maximum age of the snapshot's events, in ns; `None`: all events.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last_ns: Option<u64>,
     },
-    /// To write events to the trace at once, as long as the connection lasts.
+    /// Write events to the trace immediately, while the connection lasts.
     Follow,
-    /// A channel more.
+    /// Add a channel.
     AddChannel {
-        /// It.
+        /// The channel to add.
         channel: ChannelSpec,
     },
-    /// A channel otherwise.
+    /// Change a channel.
     SetChannel {
-        /// Its name.
+        /// The channel's name.
         channel: String,
-        /// The change.
+        /// The change of the channel.
         #[serde(flatten)]
         change: ChannelChange,
     },
-    /// A channel less.
+    /// Remove a channel.
     RemoveChannel {
-        /// Its name.
+        /// The channel's name.
         channel: String,
     },
-    /// More events.
+    /// Enable events.
     EventsOn {
-        /// In which channel; none: the only one.
+        /// The channel's name; `None`: the only channel.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         channel: Option<String>,
-        /// The rules.
+        /// The rules that select events.
         rules: Vec<RuleSpec>,
-        /// These instead of those that were on.
+        /// True to replace all existing rules.
         #[serde(default)]
         only: bool,
-        /// The condition for these events; an empty expression: none any more; none: unchanged.
+        /// The filter for these events; an empty expression removes it; `None`: unchanged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         filter: Option<FilterSource>,
     },
-    /// Fewer events.
+    /// Disable events.
     EventsOff {
-        /// In which channel; none: the only one.
+        /// The channel's name; `None`: the only channel.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         channel: Option<String>,
-        /// The patterns.
+        /// The patterns of events.
         patterns: Vec<String>,
     },
-    /// More events of the kernel.
+    /// Enable kernel events.
     KernelOn {
-        /// Patterns, as [`KernelSpec`] has them.
+        /// Patterns of kernel events, as in [`KernelSpec`].
         patterns: Vec<String>,
-        /// The condition, as in [`Self::EventsOn`].
+        /// The filter for these events, as in [`Self::EventsOn`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         filter: Option<FilterSource>,
     },
-    /// Fewer of them.
+    /// Disable kernel events.
     KernelOff {
-        /// The patterns.
+        /// The patterns of kernel events.
         patterns: Vec<String>,
     },
 }
 
-/// A change of a channel: parts that are not given stay.
+/// A change of a channel; absent members stay unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct ChannelChange {
-    /// See [`ChannelSpec`].
+    /// The new mode: see [`ChannelSpec`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// Zero: programs do not wait.
+    /// The new blocking timeout; zero: programs do not wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocking_timeout_ns: Option<u64>,
-    /// See [`ChannelSpec`].
+    /// The new buffer size: see [`ChannelSpec`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer_size: Option<u64>,
-    /// See [`ChannelSpec`].
+    /// The new number of sub-buffers: see [`ChannelSpec`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sub_buffers: Option<u64>,
-    /// See [`ChannelSpec`].
+    /// The new size of trace files: see [`ChannelSpec`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tracefile_size: Option<u64>,
-    /// See [`ChannelSpec`].
+    /// The new number of trace files: see [`ChannelSpec`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tracefile_count: Option<u64>,
-    /// See [`ChannelSpec`].
+    /// The new contexts: see [`ChannelSpec`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contexts: Option<Vec<String>>,
-    /// See [`ChannelSpec`]; an empty list: of any process.
+    /// The new processes: see [`ChannelSpec`]; an empty list: any process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pids: Option<Vec<u32>>,
-    /// The executables.
+    /// The new executables: see [`ChannelSpec`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executables: Option<Vec<String>>,
-    /// The process-id namespaces.
+    /// The new process-id namespaces: see [`ChannelSpec`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid_namespaces: Option<Vec<u64>>,
 }
 
 impl ChannelChange {
-    /// The channel with this change.
+    /// Returns a channel's specification with this change.
     pub fn apply_to(self, channel: &ChannelSpec) -> ChannelSpec {
         let mut changed = channel.clone();
         if let Some(mode) = self.mode {
@@ -190,118 +190,118 @@ fn replace_if_some<T>(place: &mut T, with: Option<T>) {
     }
 }
 
-/// A recorder's answer.
+/// A recorder's answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
-    /// It is done.
+    /// The request succeeded.
     Done {
-        /// Warnings.
+        /// Warnings for the user.
         #[serde(default)]
         warnings: Vec<String>,
     },
-    /// It is not done, and nothing has changed.
+    /// The request was refused, and has changed nothing.
     Refused(Refusal),
-    /// The status.
+    /// The session's status.
     Status(Box<Status>),
-    /// The specification.
+    /// The session's specification.
     Spec(Box<SessionSpec>),
     /// A snapshot was written.
     Snapshot(SnapshotFacts),
     /// The session has ended.
     Ended(Box<Counts>),
-    /// Events are written to the traces in these folders at once.
+    /// Events are immediately written to the traces in these folders.
     Following {
-        /// The folders.
+        /// The folders of the traces.
         folders: Vec<PathBuf>,
     },
 }
 
-/// Why something was not done.
+/// The reason why a request was refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// Why.
+    /// The reason.
     pub why: String,
-    /// Advice, if there is any.
+    /// Advice for the user, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// True if root may do what this user may not.
+    /// True if root would not be refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_root: bool,
 }
 
 impl Refusal {
-    /// A refusal without advice.
+    /// Creates a refusal without advice.
     pub fn new(why: impl Into<String>) -> Self {
         Self { why: why.into(), hint: None, needs_root: false }
     }
 
-    /// The same for a user where root would not be refused.
+    /// Returns the refusal, marked as one that root would not receive.
     #[must_use]
     pub fn with_root_needed(self) -> Self {
         Self { needs_root: true, ..self }
     }
 
-    /// The same with advice.
+    /// Returns the refusal with advice.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 }
 
-/// A snapshot.
+/// A written snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SnapshotFacts {
-    /// The folder.
+    /// The snapshot's folder.
     pub folder: PathBuf,
-    /// Events in it.
+    /// Number of events in the snapshot.
     pub events: u64,
-    /// Its size in bytes.
+    /// The snapshot's size in bytes.
     pub bytes: u64,
-    /// The users whose events could not be written to it, of a session over several users, with the
-    /// reason.
+    /// The users whose events could not be written, with the reasons, in a session over several
+    /// users.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }
 
-/// Numbers of events, and what they come to.
+/// Numbers of events, and the size of the trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Counts {
-    /// Recorded: in the trace, or in the buffers still.
+    /// Recorded events, in the trace or still in the buffers.
     pub recorded: u64,
-    /// Lost for want of room.
+    /// Events lost because a buffer was full.
     pub lost: u64,
-    /// Overwritten by newer ones, as far as that is known.
+    /// Events overwritten by newer ones, as far as the number is known.
     pub overwritten: u64,
-    /// Recorded events in files that were deleted for newer ones.
+    /// Recorded events in files that were deleted for newer files.
     #[serde(default)]
     pub deleted: u64,
-    /// Bytes of the trace.
+    /// Size of the trace in bytes.
     pub bytes: u64,
-    /// Processes that took part.
+    /// Number of traced processes.
     pub processes: u64,
-    /// Notices of the end, as `trackway record` says them.
+    /// Notices at the end, as `trackway record` prints them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<Notice>,
 }
 
-/// A notice of a recorder: a text, or `{"hint": …}` for what to do about the text before it.
+/// A notice of a recorder: a text, or `{"hint": …}` with advice about the previous text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Notice {
-    /// A fact.
+    /// A statement of a fact.
     Info(String),
-    /// Advice.
+    /// Advice about the previous notice.
     Hint {
-        /// The advice.
+        /// The text of the advice.
         hint: String,
     },
 }
 
 impl Notice {
-    /// Advice.
+    /// Creates a notice with advice.
     pub fn hint(text: impl Into<String>) -> Self {
         Self::Hint { hint: text.into() }
     }
@@ -320,39 +320,39 @@ impl core::fmt::Display for Notice {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Status {
-    /// Its name.
+    /// The session's name.
     pub name: String,
-    /// Its recorder's process id.
+    /// The process id of the session's recorder.
     pub pid: u32,
-    /// True if it records.
+    /// True if the session is recording.
     pub is_recording: bool,
-    /// True if it follows a command, which ends it (`trackway record`).
+    /// True if the session follows a command, which ends it (`trackway record`).
     pub is_foreground: bool,
-    /// Folder of its trace, or of its snapshots.
+    /// Folder of the session's trace, or of its snapshots.
     pub folder: PathBuf,
-    /// For how many seconds it has been there.
+    /// The age of the session in seconds.
     pub seconds: u64,
-    /// Events so far.
+    /// Numbers of events so far.
     pub counts: Counts,
-    /// Bytes of shared memory that its buffers take.
+    /// Bytes of shared memory in the session's buffers.
     pub memory_bytes: u64,
-    /// Snapshots so far.
+    /// Number of snapshots so far.
     pub snapshots: u32,
-    /// The users whose programs it records, as the session specifies them; none: its own user.
+    /// The users in the session's specification; empty: the session's own user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users_wanted: Vec<String>,
-    /// The status of each present user, of a session over several users.
+    /// The status of each present user, in a session over several users.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<UserStatus>,
-    /// Users who are not recorded because there are too many.
+    /// Number of users that are not recorded because there are too many.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub users_beyond: usize,
-    /// Kernel events, if it records some.
+    /// The status of kernel events, if the session records some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelStatus>,
-    /// Its channels.
+    /// The status of each channel.
     pub channels: Vec<ChannelStatus>,
-    /// Its notices, the newest last.
+    /// The session's notices, the newest last.
     pub notices: Vec<Notice>,
 }
 
@@ -365,63 +365,62 @@ fn is_zero(count: &usize) -> bool {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct UserStatus {
-    /// The user's number.
+    /// The user's id.
     pub uid: u32,
-    /// Events so far.
+    /// Number of events so far.
     pub recorded: u64,
-    /// Events lost so far.
+    /// Number of lost events so far.
     pub lost: u64,
-    /// Processes that took part.
+    /// Number of traced processes.
     pub processes: u64,
 }
 
-/// The status of kernel events.
+/// The status of a session's kernel events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct KernelStatus {
-    /// The specification.
+    /// The specification of kernel events.
     pub spec: KernelSpec,
-    /// True if only a command, and what it starts, is recorded.
+    /// True if only a command and its descendants are recorded.
     #[serde(default)]
     pub is_of_command: bool,
-    /// True if tracefs records, the kernel's own buffers, not BPF.
+    /// True if the kernel backend is tracefs, not BPF.
     #[serde(default)]
     pub is_by_tracefs: bool,
-    /// The number of different events.
+    /// The number of different kernel events.
     pub events: usize,
-    /// Recorded so far: in the trace, or in the buffers still.
+    /// Recorded events, in the trace or still in the buffers.
     pub recorded: u64,
-    /// Lost so far.
+    /// Number of lost events.
     pub lost: u64,
-    /// Overwritten by newer ones, as far as that is known.
+    /// Events overwritten by newer ones, as far as the number is known.
     pub overwritten: u64,
-    /// Recorded events in files that were deleted for newer ones.
+    /// Recorded events in files that were deleted for newer files.
     pub deleted: u64,
-    /// Events that the kernel skipped while another event was recorded on the same CPU: a part of
-    /// the lost ones, where everything is recorded; of all events, where some processes are.
+    /// Events that the kernel skipped while another event was recorded on the same CPU. If all
+    /// processes are recorded, these are lost events; otherwise, they may concern any process.
     pub passed_over: u64,
-    /// Events with the most losses, most first, five at most; by BPF.
+    /// At most five events with the most losses, in descending order; with BPF only.
     #[serde(default)]
     pub lost_by_event: Vec<(String, u64)>,
-    /// The lost events that interrupted so many others that there was no buffer for them.
+    /// Lost events for which all levels were in use: they interrupted too many other events.
     #[serde(default)]
     pub too_deep: u64,
-    /// Events that interrupted so many others that their filters could not run: some of them
-    /// may have been wanted.
+    /// Events whose filters could not run because all levels were in use; some would have passed.
     #[serde(default)]
     pub unasked: u64,
-    /// Events whose filters needed something that was not in memory.
+    /// Events whose filters read a field that was not in memory.
     #[serde(default)]
     pub unread: u64,
-    /// System calls by unknown numbers, of 64 bits and of 32, which are not recorded.
+    /// System calls with unknown 64-bit and 32-bit numbers, which are not recorded.
     #[serde(default)]
     pub unknown_calls: [u64; 2],
-    /// True if some of the former are recorded all the same.
+    /// True if some of the unknown calls are recorded at their own tracepoints.
     #[serde(default)]
     pub has_calls_without_number: bool,
-    /// Bytes of its trace.
+    /// Size of the kernel trace in bytes.
     pub bytes: u64,
-    /// Bytes of memory of its buffers.
+    /// Bytes of memory in the kernel buffers.
     pub memory_bytes: u64,
 }
 
@@ -429,16 +428,16 @@ pub struct KernelStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ChannelStatus {
-    /// The specification.
+    /// The channel's specification.
     pub spec: ChannelSpec,
-    /// Events so far.
+    /// Number of events so far.
     pub recorded: u64,
-    /// Events lost so far.
+    /// Number of lost events so far.
     pub lost: u64,
-    /// Bytes of shared memory that its buffers take.
+    /// Bytes of shared memory in the channel's buffers.
     pub memory_bytes: u64,
-    /// Processes that interpret its filters: where they run, no memory that is executed was to be
-    /// had.
+    /// Processes that interpret the channel's filters, because they could not get executable
+    /// memory.
     #[serde(default)]
     pub interpreters: u64,
 }
@@ -450,7 +449,7 @@ mod tests {
 
     #[test]
     fn a_line_is_what_the_documentation_says() {
-        // serde_json is the recorder's; here its form is enough.
+        // The recorder uses serde_json; this test checks only the form.
         let off = Request::EventsOff { channel: None, patterns: vec!["app:noise".into()] };
         let text = toml::to_string(&Message { version: 1, request: off.clone() }).expect("a text");
         assert_eq!(text, "version = 1\nask = \"events-off\"\npatterns = [\"app:noise\"]\n");

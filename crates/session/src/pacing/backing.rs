@@ -1,24 +1,25 @@
-//! The sub-buffers of a region that have memory, and the limit for writers.
+//! The memory of a region's sub-buffers, and the limit for writers.
 //!
-//! A region's ring is virtual: `count` places, of which a run has memory. In discard mode the run
-//! begins at the first sub-buffer that is not drained; memory of drained ones moves to its end, so
-//! the limit is always *first + backed*, and never more than one ring ahead. A flight recorder's
-//! run begins at zero and grows until it is the whole ring; then there is no limit.
+//! A region's ring is virtual: it has `count` places, and a contiguous run of places has memory. In
+//! discard mode the run begins at the first sub-buffer that is not drained; the memory of drained
+//! sub-buffers moves to the run's end. So the limit is always *first + backed*, and at most one
+//! ring ahead. A flight recorder's run begins at zero and grows to the whole ring; then there is no
+//! limit.
 //!
-//! Where next to nothing is written for a while, what the region did not begin with is released
-//! from the run's end.
+//! If writers write almost nothing for a while, the recorder releases memory from the run's end,
+//! down to the initial memory.
 //!
-//! Memory is known by offsets that we remember here: the table in the window is written, never
-//! believed.
+//! This module keeps the offsets of all memory: the recorder writes the table in the window, but
+//! never trusts it.
 
 use std::collections::VecDeque;
 
-/// The work of a region's writers since the last look.
+/// The state of a region's writers at a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Use {
-    /// End of the committed bytes.
+    /// Position of the end of the committed bytes.
     pub head: u64,
-    /// Records discarded so far.
+    /// Number of records discarded so far.
     pub discarded: u64,
 }
 
@@ -33,16 +34,18 @@ pub struct Backing {
     /// Offsets of the memory of sub-buffers `first`, `first + 1`, ….
     memory: VecDeque<u64>,
     discarded: u64,
-    /// Sub-buffers that it keeps although it does not need them.
+    /// Number of sub-buffers that the region keeps even if it does not need them.
     floor: u64,
-    /// Head when it was decided last what is kept.
+    /// Position of the head at the previous decision about kept memory.
     head_before: u64,
-    /// Head when memory was released last: until it moves, nothing is wanted back.
+    /// Position of the head at the last release; until the head moves, the region requests no
+    /// memory.
     released_at: Option<u64>,
 }
 
 impl Backing {
-    /// A region of `count` sub-buffers of `1 << sub_shift` bytes, none of them backed.
+    /// Creates the backing of a region with `count` sub-buffers of `1 << sub_shift` bytes and no
+    /// memory.
     pub fn new(sub_shift: u32, count: u64, overwrite: bool) -> Self {
         Self {
             sub_shift,
@@ -57,17 +60,18 @@ impl Backing {
         }
     }
 
-    /// Keeps what it has now, or `least` if that is more.
+    /// Makes the region keep its current memory, or `least` sub-buffers if that is more.
     pub fn keep_from_here_on(&mut self, least: u64) {
         self.floor = self.backed().max(least);
     }
 
-    /// Sub-buffers that have memory.
+    /// Returns the number of sub-buffers that have memory.
     pub fn backed(&self) -> u64 {
         self.memory.len() as u64
     }
 
-    /// Adds memory at `offset`; the sub-buffer that it belongs to, or `None` if all have some.
+    /// Adds memory at `offset`; returns the index of its sub-buffer, or `None` if all sub-buffers
+    /// have memory.
     pub fn add(&mut self, offset: u64) -> Option<u64> {
         if self.backed() >= self.count {
             return None;
@@ -77,8 +81,9 @@ impl Backing {
         Some(index)
     }
 
-    /// Moves the memory of sub-buffers that lie wholly below the drained `position` to the end of
-    /// the run; calls `back(index, offset)` for each. In discard mode only; at most one ring.
+    /// Moves the memory of sub-buffers that end below the drained `position` to the end of the run;
+    /// calls `back(index, offset)` for each. Has an effect in discard mode only; moves at most one
+    /// ring.
     pub fn recycle(&mut self, position: u64, mut back: impl FnMut(u64, u64)) {
         if self.overwrite {
             return;
@@ -86,7 +91,7 @@ impl Backing {
         let first = position >> self.sub_shift;
         while self.first < first {
             let Some(offset) = self.memory.pop_front() else {
-                // Nothing is backed: the next memory begins there.
+                // No sub-buffer has memory: the next memory begins at the drained position.
                 self.first = first;
                 return;
             };
@@ -96,7 +101,7 @@ impl Backing {
         }
     }
 
-    /// Returns the position that writers may not pass.
+    /// Returns the position that writers must not pass.
     pub fn limit(&self) -> u64 {
         if self.overwrite && self.backed() == self.count {
             u64::MAX
@@ -105,14 +110,14 @@ impl Backing {
         }
     }
 
-    /// Returns true if writers could have reached a drained position.
+    /// Returns true if writers could have reached position `head`.
     pub fn is_possible(&self, head: u64) -> bool {
         head <= self.limit()
     }
 
-    /// Returns the number of sub-buffers that should be backed, after the writers' work since the
-    /// last call: twice as many as now when more than half were in use or records were lost. A
-    /// region that is not used gets none.
+    /// Returns the number of sub-buffers that should have memory, from the writers' work since the
+    /// last call: twice as many as now if more than half were in use or records were lost. An
+    /// unused region gets no memory.
     pub fn wanted(&mut self, usage: Use) -> u64 {
         let lost = usage.discarded != self.discarded;
         self.discarded = usage.discarded;
@@ -122,13 +127,13 @@ impl Backing {
         self.released_at = None;
         let used = (usage.head >> self.sub_shift).saturating_sub(self.first) + 1;
         let wanted = if lost || used * 2 > self.backed() { self.backed() * 2 } else { 0 };
-        // The open sub-buffer is drained only once the next is open: two at least.
+        // A sub-buffer is drained only when the next one is open, so at least two need memory.
         wanted.max(self.backed()).max(2).min(self.count)
     }
 
-    /// Returns the number of sub-buffers to keep, after the writers' work since the last call, with
-    /// the head at `head` now: what it began with, if there was next to no work; and two, if there
-    /// was any. Else as many as there are: its writers need them. A flight recorder keeps all.
+    /// Returns the number of sub-buffers to keep, from the writers' work since the last call; the
+    /// head is at `head` now. After almost no work, that is the initial number, and at least two
+    /// after any work. Otherwise writers need all sub-buffers. A flight recorder keeps all.
     pub fn keeps(&mut self, head: u64) -> u64 {
         let before = std::mem::replace(&mut self.head_before, head);
         let written = head.saturating_sub(before);
@@ -139,13 +144,13 @@ impl Backing {
         self.floor.max(least).min(self.backed())
     }
 
-    /// Returns the limit for writers where only `kept` sub-buffers have memory.
+    /// Returns the limit for writers if only `kept` sub-buffers have memory.
     pub fn limit_of(&self, kept: u64) -> u64 {
         (self.first + kept) << self.sub_shift
     }
 
-    /// Takes the memory of all but the first `kept` sub-buffers away, with the head at `head`: the
-    /// sub-buffers and their offsets.
+    /// Removes the memory of all but the first `kept` sub-buffers, with the head at `head`; returns
+    /// the sub-buffers and their offsets.
     pub fn release(&mut self, kept: u64, head: u64) -> Vec<(u64, u64)> {
         self.released_at = Some(head);
         let kept = kept.min(self.backed());
@@ -153,7 +158,7 @@ impl Backing {
         (self.first + kept..).zip(released).collect()
     }
 
-    /// Part of the backed memory that is in use at `head`, in 1/256.
+    /// Returns the part of the memory that is in use at `head`, in 1/256.
     pub fn fill(&self, head: u64) -> u64 {
         let bytes = self.backed() << self.sub_shift;
         let used = head.saturating_sub(self.first << self.sub_shift);
@@ -193,11 +198,11 @@ mod tests {
         backing.keep_from_here_on(0);
         assert_eq!(backing.keeps(0), 1, "what it began with");
         (2..=8).for_each(|page| assert!(backing.add(page << 12).is_some()));
-        // A burst: five in use at once.
+        // A burst of writes: five sub-buffers in use at once.
         assert_eq!(backing.wanted(Use { head: 5 << 12 | 100, discarded: 0 }), 16);
         backing.recycle(5 << 12, |_, _| ());
         assert_eq!(backing.keeps(5 << 12 | 100), 8, "who writes needs them");
-        // Then a trickle.
+        // A few writes after the burst.
         assert_eq!(backing.keeps(5 << 12 | 200), 2);
         assert_eq!(backing.limit_of(2), 7 << 12);
         let released = backing.release(2, 5 << 12 | 200);
@@ -205,13 +210,13 @@ mod tests {
         assert_eq!(indices, [7, 8, 9, 10, 11, 12]);
         assert_eq!(backing.limit(), 7 << 12);
         assert_eq!(backing.wanted(Use { head: 5 << 12 | 200, discarded: 0 }), 2);
-        // Nothing at all.
+        // No writes at all.
         assert_eq!(backing.keeps(5 << 12 | 200), 1);
         backing.release(0, 5 << 12 | 200);
         assert_eq!((backing.backed(), backing.limit()), (0, 5 << 12), "not beyond the head");
         assert_eq!(backing.wanted(Use { head: 5 << 12 | 200, discarded: 0 }), 0);
         assert_eq!(backing.keeps(5 << 12 | 200), 0);
-        // A loss requests more, and so does a record.
+        // After a release, a loss requests memory, and so does a record.
         assert_eq!(backing.wanted(Use { head: 5 << 12 | 200, discarded: 1 }), 2);
         assert_eq!(backing.add(1 << 12), Some(5), "the one that is open");
     }
@@ -225,8 +230,8 @@ mod tests {
     }
 
     proptest! {
-        /// In any order of additions and drains: no two live sub-buffers share memory, the run is
-        /// what the limit says, and it is never longer than the ring.
+        /// CHECK, for any order of additions and drains, that no two live sub-buffers share memory,
+        /// that the limit agrees with the run, and that the run is never longer than the ring.
         #[test]
         fn live_sub_buffers_never_share_memory(steps in prop::collection::vec(0_u64..9, 1..200)) {
             let mut backing = Backing::new(12, 8, false);

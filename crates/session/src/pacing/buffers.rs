@@ -1,49 +1,52 @@
-//! The values of `--buffer-size` and `--sub-buffers`.
+//! The values of options `--buffer-size` and `--sub-buffers`.
 
 use trackway_abi::region::{SUB_COUNT_MAX, SUB_SHIFT_MAX, SUB_SHIFT_MIN};
 
-/// Bytes per CPU by default.
+/// Default buffer bytes for each CPU.
 const SIZE_DEFAULT: u64 = 4 << 20;
-/// Sub-buffers of a region by default.
+/// Default number of sub-buffers in a region.
 const COUNT_DEFAULT: u64 = 64;
-/// Memory of all sequence regions at the start, in bytes, where no size was requested: a burst can
-/// fill a buffer long before the recorder looks again, so machines with few CPUs begin with all.
+/// Initial memory of all sequence regions, in bytes, if the user requested no size. A burst can
+/// fill a buffer before the recorder drains it, so on machines with few CPUs regions begin with all
+/// their memory.
 const INITIAL_BYTES: u64 = 16 << 20;
-/// The same of a session in the background, which is often idle, in bytes: all of its regions.
+/// Initial memory of all regions of a background session, which is often idle, in bytes.
 const THRIFTY_BYTES: u64 = 2 << 20;
-/// CPUs whose claim regions take the first records of all others, where not every CPU has memory of
-/// its own at the start.
+/// Number of CPUs whose claim regions take the first records of all other CPUs, if not every CPU
+/// has initial memory.
 const SPARE_CPUS: u64 = 8;
-/// Part of a CPU's SIZE that each of its claim regions has, beside that of sequences.
+/// Divisor of a CPU's buffer size that gives the size of each claim region beside a sequence
+/// region.
 const CLAIM_PART: u64 = 4;
-/// The same where all is written by claim.
+/// Divisor of a CPU's buffer size that gives the size of each claim region if all writers use
+/// claims.
 const CLAIM_ONLY_PART: u64 = 2;
 const SUB_MIN: u64 = 1 << SUB_SHIFT_MIN;
 
-/// The requested sizes.
+/// The buffer sizes that the user requested.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BufferOptions {
-    /// Bytes per CPU; `None`: the default, which grows on need.
+    /// Buffer bytes for each CPU; `None`: the default size, with memory that grows on demand.
     pub size_bytes: Option<u64>,
-    /// Sub-buffers per CPU.
+    /// Number of sub-buffers for each CPU.
     pub sub_buffers: Option<u64>,
-    /// Flight recorder.
+    /// True for a flight recorder.
     pub overwrite: bool,
 }
 
-/// The writer path: how writers reserve exclusive space.
+/// The writer path: the way in which writers reserve exclusive space.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reserve {
     /// By restartable sequence where that works, else by claim.
     #[default]
     Rseq,
-    /// By claim.
+    /// By claim only.
     Claim,
-    /// By reserve and commit, as LTTng does: the 2012 paper's algorithm.
+    /// By reserve and commit, like LTTng: the algorithm of the 2012 paper.
     Lockless,
 }
 
-/// Sizes of a session's regions.
+/// Sizes of the regions of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferPlan {
     /// Sub-buffer size of sequence regions, as a power of two.
@@ -52,33 +55,33 @@ pub struct BufferPlan {
     pub claim_sub_shift: u32,
     /// Sub-buffers of every region, as a power of two.
     pub count_shift: u32,
-    /// True if all of it is backed by memory before the start.
+    /// True if all regions have all their memory before recording starts.
     pub whole: bool,
-    /// The regions that are written.
+    /// The writer path, which decides which regions are written.
     pub reserve: Reserve,
 }
 
-/// The memory of a session's regions at the start.
+/// The initial memory of a session's regions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InitialMemory {
-    /// Sub-buffers of each CPU's sequence region, or lockless buffer.
+    /// Sub-buffers with memory in each CPU's sequence region or lockless buffer.
     pub subs: u64,
-    /// Sub-buffers of each of its claim regions.
+    /// Sub-buffers with memory in each claim region.
     pub claim_subs: u64,
-    /// Only claim regions of the first so many CPUs that are online have any; 0: all regions of
-    /// all CPUs do.
+    /// Number of online CPUs whose claim regions have memory, while no other region has; 0: all
+    /// regions of all CPUs have memory.
     pub spare_cpus: u64,
 }
 
-/// Sizes that no session can have.
+/// The error that a session cannot have the requested sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuffersError {
     /// The number of sub-buffers is not a power of two from 2 to 256.
     Count(u64),
-    /// The size is too small for that number of sub-buffers; the least is given, in bytes.
+    /// The size is too small for the number of sub-buffers. The value is the least size in bytes.
     TooSmall(u64),
-    /// The size is too large; the most is given, in bytes.
+    /// The size is too large. The value is the largest size in bytes.
     TooLarge(u64),
 }
 
@@ -101,7 +104,7 @@ impl core::fmt::Display for BuffersError {
 impl core::error::Error for BuffersError {}
 
 impl BufferOptions {
-    /// The sizes that come of these options. A size that is not a power of two is rounded up.
+    /// Returns the sizes for these options. Rounds up a size that is not a power of two.
     pub fn plan(&self) -> Result<BufferPlan, BuffersError> {
         const SIZE_MAX: u64 = (SUB_COUNT_MAX as u64) << SUB_SHIFT_MAX;
         let size = self.size_bytes.unwrap_or(SIZE_DEFAULT);
@@ -113,7 +116,7 @@ impl BufferOptions {
                 count
             }
             Some(count) => return Err(BuffersError::Count(count)),
-            // Small buffers have fewer sub-buffers rather than tiny ones.
+            // Small buffers have fewer sub-buffers instead of tiny ones.
             None => (size / SUB_MIN).clamp(2, COUNT_DEFAULT),
         };
         if size < count * SUB_MIN {
@@ -130,15 +133,15 @@ impl BufferOptions {
     }
 }
 
-/// Size of a sub-buffer that is this part of another, both as a power of two.
+/// Returns the size of a sub-buffer that is `1 / part` of another; both sizes are powers of two.
 const fn shift_of_part(sub_shift: u32, part: u64) -> u32 {
     let shift = sub_shift.saturating_sub(part.ilog2());
     if shift < SUB_SHIFT_MIN { SUB_SHIFT_MIN } else { shift }
 }
 
 impl BufferPlan {
-    /// The plan as it is for this way of writing: a lockless buffer has all of its memory from the
-    /// start; where all is written by claim, claim regions have all of it.
+    /// Returns the plan for this writer path. A lockless buffer has all its memory from the start.
+    /// If all writers use claims, claim regions have all the memory.
     #[must_use]
     pub const fn reserved_by(self, reserve: Reserve) -> Self {
         let of_claims = match reserve {
@@ -153,13 +156,13 @@ impl BufferPlan {
         }
     }
 
-    /// Sub-buffers of a region.
+    /// Returns the number of sub-buffers of a region.
     pub const fn sub_count(&self) -> u64 {
         1 << self.count_shift
     }
 
-    /// Sub-buffers that the sequence region, or lockless buffer, of each of `online` CPUs has at
-    /// the start.
+    /// Returns the initial sub-buffers of each sequence region or lockless buffer, on `online`
+    /// CPUs.
     pub fn initial_subs(&self, online: u64) -> u64 {
         match self.reserve {
             Reserve::Claim => 0,
@@ -168,7 +171,7 @@ impl BufferPlan {
         }
     }
 
-    /// Sub-buffers that each of the claim regions of each of `online` CPUs has at the start.
+    /// Returns the initial sub-buffers of each claim region, on `online` CPUs.
     pub fn initial_claim_subs(&self, online: u64) -> u64 {
         match self.reserve {
             Reserve::Claim => {
@@ -181,16 +184,16 @@ impl BufferPlan {
         }
     }
 
-    /// Sub-buffers of a region that should have so many bytes at the start, if it is not to have
-    /// all.
+    /// Returns the initial sub-buffers of a region that begins with `bytes` bytes, or with all its
+    /// memory if the plan is whole.
     fn initial(&self, bytes: u64, sub_shift: u32) -> u64 {
         let subs = if self.whole { u64::MAX } else { bytes >> sub_shift };
         subs.clamp(2, self.sub_count())
     }
 
-    /// Returns the memory of regions at the start, on `online` CPUs. A `thrifty` session begins
-    /// with little, unless its memory was requested: where two sub-buffers for each CPU would be
-    /// too much, the first records of all CPUs share what a few have.
+    /// Returns the initial memory of regions on `online` CPUs. A `thrifty` session begins with
+    /// little memory, unless the user requested its memory. If two sub-buffers for each CPU are too
+    /// much, the claim regions of a few CPUs take the first records of all CPUs.
     pub fn initial_of(&self, online: u64, thrifty: bool) -> InitialMemory {
         let usual = InitialMemory {
             subs: self.initial_subs(online),
@@ -201,7 +204,7 @@ impl BufferPlan {
             return usual;
         }
         if !self.exceeds_idle_memory(online) {
-            // As much of it as there is for each.
+            // Distributes the available memory evenly over the CPUs.
             let of_claims = 2 << self.claim_sub_shift;
             let subs = (THRIFTY_BYTES / online.max(1) - of_claims) >> self.sub_shift;
             return InitialMemory {
@@ -215,16 +218,16 @@ impl BufferPlan {
         InitialMemory { subs: 0, claim_subs: claim_subs.clamp(1, self.sub_count()), spare_cpus }
     }
 
-    /// Returns true if a little for every region of `online` CPUs is too much for a session that
-    /// may be idle.
+    /// Returns true if the least memory of all regions on `online` CPUs is too much for an idle
+    /// session.
     pub const fn exceeds_idle_memory(&self, online: u64) -> bool {
         let least = (2 << self.sub_shift) + (2 << self.claim_sub_shift);
         online * least > THRIFTY_BYTES
     }
 
-    /// Memory of each of `online` CPUs at the start, in bytes.
+    /// Returns the initial memory of each of `online` CPUs, in bytes.
     pub fn initial_bytes_per_cpu(&self, online: u64) -> u64 {
-        // The paper's consumer has one of its own.
+        // The consumer of the lockless algorithm needs a sub-buffer of its own.
         let own = u64::from(self.reserve == Reserve::Lockless);
         ((self.initial_subs(online) + own) << self.sub_shift)
             + 2 * (self.initial_claim_subs(online) << self.claim_sub_shift)

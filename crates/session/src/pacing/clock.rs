@@ -1,38 +1,39 @@
-//! The clock line: how a reading of the processor's counter becomes CLOCK_MONOTONIC ns.
+//! The clock line: converts the processor's counter to CLOCK_MONOTONIC in ns.
 //!
-//! Readings (counter, time) come in every 100 ms or so; out comes a line that begins where the
-//! line before stands now, so that no writer sees time step back, and that meets the true clock
-//! one period later. A reading that is far from the line means that the clock or the counter
-//! jumped: then a new epoch begins.
+//! About every 100 ms, the calibrator receives a reading (counter, time). It returns a line that
+//! begins at the current time of the previous line, so that writers observe no step back. The line
+//! meets the true clock one period later. A reading far from the line means that the clock or the
+//! counter jumped: then a new epoch begins.
 
 use std::collections::VecDeque;
 
-/// A reading: the counter between two looks at the clock, the tightest of several.
+/// A reading of the clock between two readings of the counter, the tightest of several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
-    /// The counter.
+    /// The value of the counter.
     pub tsc: u64,
-    /// CLOCK_MONOTONIC, ns.
+    /// The time on CLOCK_MONOTONIC, in ns.
     pub ns: u64,
-    /// Distance of the two looks at the counter, in ticks: twice the uncertainty.
+    /// Distance between the two readings of the counter, in ticks: twice the uncertainty.
     pub width: u64,
 }
 
-/// A line: `ns = base_ns + ((tsc − base_tsc) × multiplier >> 32)`, while `tsc − base_tsc ≤ span`.
+/// A clock line: `ns = base_ns + ((tsc − base_tsc) × multiplier >> 32)`, while `tsc − base_tsc ≤
+/// span`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line {
-    /// Counter at the base.
+    /// Value of the counter at the line's base.
     pub base_tsc: u64,
-    /// ns per tick, 32 fractional bits.
+    /// Slope in ns per tick, with 32 fractional bits.
     pub multiplier: u64,
-    /// Time at the base, ns.
+    /// Time at the line's base, in ns.
     pub base_ns: u64,
-    /// Ticks that the line holds.
+    /// Number of ticks for which the line is valid.
     pub span: u64,
 }
 
 impl Line {
-    /// The time at `tsc`; before its base the line does not reach.
+    /// Returns the time at counter value `tsc`; `None` before the line's base.
     pub fn at(&self, tsc: u64) -> Option<u64> {
         let ticks = tsc.checked_sub(self.base_tsc)?;
         let scaled = (u128::from(ticks) * u128::from(self.multiplier)) >> 32;
@@ -40,39 +41,39 @@ impl Line {
     }
 }
 
-/// The result of a reading.
+/// The result of a new reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing: the reading is not good enough, or too early.
+    /// No new line: the reading is too inaccurate, or too early.
     Keep,
-    /// Publish this line.
+    /// The recorder must publish this line.
     Line(Line),
-    /// The clock jumped: begin a new epoch, then publish this line.
+    /// The clock jumped: the recorder must begin a new epoch, then publish this line.
     Jump(Line),
 }
 
-/// Farthest that line and clock may be apart, in ns; more is a jump.
+/// Largest distance between line and clock, in ns; a larger distance is a jump.
 const JUMP_NS: i128 = 1_000_000;
-/// Least distance of the readings of a slope, in ns, once there are such.
+/// Least distance between the readings for a slope, in ns, after the first slope.
 const BASELINE_MIN_NS: u64 = 50_000_000;
-/// Least distance of the readings of the very first slope, in ns.
+/// Least distance between the readings for the first slope, in ns.
 const BASELINE_FIRST_NS: u64 = 5_000_000;
-/// Readings kept: the oldest and the newest give the slope.
+/// Most readings that are kept: the oldest and the newest give the slope.
 const READINGS_MAX: usize = 12;
-/// Validity of a line, in ns.
+/// Time for which a line is valid, in ns.
 const SPAN_NS: u64 = 2_000_000_000;
 /// Time at which the new line meets the true clock, in ns after the line's base.
 const MEET_NS: i128 = 100_000_000;
-/// Steepest correction, in parts of the slope.
+/// Largest correction of a line, as a divisor of the slope.
 const SLEW_PARTS: i128 = 2000;
-/// A reading that is this many times wider than the tightest is not used.
+/// The calibrator ignores a reading that is more than this many times wider than the tightest.
 const WIDTH_FACTOR: u64 = 8;
-/// Slopes that no processor has, ns per tick with 32 fractional bits: slower than 500 kHz (Arm's
-/// system counter has 1 MHz at least), faster than 100 GHz.
+/// Bounds of plausible slopes, in ns per tick with 32 fractional bits: a counter slower than 500
+/// kHz (Arm's system counter has at least 1 MHz) or faster than 100 GHz does not exist.
 const SLOPE_MAX: i128 = 2000 << 32;
 const SLOPE_MIN: i128 = (1 << 32) / 100;
 
-/// Makes lines from readings.
+/// Calculates clock lines from readings.
 #[derive(Debug, Clone, Default)]
 pub struct Calibrator {
     readings: VecDeque<Reading>,
@@ -81,16 +82,16 @@ pub struct Calibrator {
     refused: u32,
 }
 
-/// Wide readings in a row after which one is taken all the same: the machine is slower now.
+/// Number of successive wide readings after which one is accepted: the machine is slower now.
 const REFUSED_MAX: u32 = 5;
 
 impl Calibrator {
-    /// The line in force.
+    /// Returns the current line.
     pub fn line(&self) -> Option<Line> {
         self.line
     }
 
-    /// Takes a reading.
+    /// Processes a reading; returns the resulting change.
     pub fn update(&mut self, reading: Reading) -> Change {
         if self.is_outlier(&reading) {
             return Change::Keep;
@@ -133,7 +134,8 @@ impl Calibrator {
         wide
     }
 
-    /// ns per tick with 32 fractional bits, from the oldest reading to this one.
+    /// Returns the slope in ns per tick with 32 fractional bits, from the oldest reading to this
+    /// one.
     fn slope(&self, reading: &Reading) -> Option<i128> {
         let oldest = self.readings.front()?;
         let ns = reading.ns.checked_sub(oldest.ns)?;
@@ -146,8 +148,8 @@ impl Calibrator {
         (SLOPE_MIN..=SLOPE_MAX).contains(&slope).then_some(slope)
     }
 
-    /// The slope of before is kept: a suspended machine has the same processor afterwards. If it
-    /// has not, the next readings say so.
+    /// Begins a line at this reading with the previous slope: a suspended machine has the same
+    /// processor afterwards. If not, the next readings correct the slope.
     fn jump(&mut self, reading: Reading) -> Change {
         self.readings.clear();
         self.readings.push_back(reading);
@@ -167,7 +169,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A machine with a counter of `hz`, whose clock starts at `offset`.
+    /// Returns a reading of a machine with a counter of `hz`, whose clock starts at `offset`.
     fn reading_at(hz: u64, offset: u64, at_ns: u64) -> Reading {
         let tsc = 1_000_000 + (u128::from(at_ns) * u128::from(hz) / 1_000_000_000) as u64;
         Reading { tsc, ns: offset + at_ns, width: 60 }
@@ -199,19 +201,19 @@ mod tests {
         let after = reading_at(1_000_000_000, 5_000_000_000, 110_000_000);
         let Change::Jump(line) = calibrator.update(after) else { panic!("no jump") };
         assert_eq!(line.at(after.tsc), Some(after.ns));
-        // A counter that went backwards (another socket, a restored machine) is one too.
+        // A counter that goes backwards (another socket, a restored machine) is a jump, too.
         let back = Reading { tsc: 5, ns: after.ns + 1000, width: 60 };
         assert!(matches!(calibrator.update(back), Change::Jump(_)));
     }
 
-    /// Arm's counters are: such lines are as true as the counter's steps are fine.
+    /// RUN slow counters like Arm's. EXPECT lines as accurate as the counter's resolution.
     #[test]
     fn slow_counters_have_lines() {
         for hz in [1_000_000_u64, 19_200_000, 62_500_000] {
             let mut calibrator = Calibrator::default();
             let mut error = 0;
             for step in 0..40 {
-                // Not in step with the counter.
+                // The reading is not in step with the counter.
                 let now = reading_at(hz, 7, step * 100_000_333);
                 let line = match calibrator.update(Reading { width: 1, ..now }) {
                     Change::Line(line) => line,
@@ -240,8 +242,8 @@ mod tests {
     }
 
     proptest! {
-        /// However readings jitter and the clock is slewed: no line begins behind the one before,
-        /// none runs backwards, and none strays from the clock.
+        /// CHECK, for any jitter of readings and slewing of the clock, that no line begins before
+        /// the previous one, that no line runs backwards, and that no line strays from the clock.
         #[test]
         fn lines_are_continuous_and_true(
             hz in 500_000_000_u64..5_000_000_000,

@@ -1,5 +1,5 @@
-//! Pacing: the size of buffers and their growth, the limit for writers, the time of the next look,
-//! and the clock line.
+//! Pacing: buffer sizes and their growth, the limit for writers, the polling period, and the clock
+//! line.
 
 mod backing;
 mod buffers;

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The fate of a record that finds no room.
+/// The fate of a record for which the buffer has no room.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// It is discarded, and counted.
+    /// The record is discarded, and counted.
     #[default]
     Discard,
-    /// It overwrites the oldest ones: a flight recorder.
+    /// The record overwrites the oldest records: a flight recorder.
     Overwrite,
 }

@@ -1,47 +1,47 @@
 //! An estimate of the buffer size that would have lost nothing.
 
-/// A buffer is nearly empty with at most one part in so many of it unread.
+/// A buffer is nearly empty if at most `1 / EMPTY_PART` of its bytes are unread.
 const EMPTY_PART: u64 = 4;
 
-/// Losses of one buffer for want of room, as its recorder sees them look by look.
+/// Losses of one full buffer, as the recorder observes them at each poll.
 ///
-/// A burst lasts from the first look that finds new losses to one that finds none, and the buffer
-/// nearly empty: in between, the recorder did not catch up. Had the buffer been larger by what was
-/// lost meanwhile, the same burst would have fitted, if lost records are as large as written ones.
+/// A burst lasts from the first poll with new losses to the first poll without, and with a nearly
+/// empty buffer: until then, the recorder has not caught up. A buffer that is larger by the bytes
+/// lost in the burst would have held the burst, if lost records are as large as written ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Shortage {
-    /// Records lost so far.
+    /// Number of records lost so far.
     lost: u64,
-    /// Bytes lost in the burst that lasts.
+    /// Bytes lost in the current burst.
     burst_bytes: u64,
-    /// Size that would have held the largest burst, in bytes; 0: nothing was lost.
+    /// Buffer size that would have held the largest burst, in bytes; 0: nothing was lost.
     needed_bytes: u64,
-    /// Records were lost before any was written: their size is unknown.
+    /// True if records were lost before any record was written: their size is unknown.
     is_unknown: bool,
 }
 
-/// The state of a buffer before it is drained.
+/// The state of a buffer before the recorder drains it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BufferUsage {
-    /// Records lost so far for want of room.
+    /// Number of records lost so far because the buffer was full.
     pub lost: u64,
     /// Size of the buffer, in bytes.
     pub size_bytes: u64,
-    /// Unread bytes.
+    /// Number of unread bytes.
     pub unread_bytes: u64,
-    /// Records written so far.
+    /// Number of records written so far.
     pub written: u64,
-    /// Their size together, in bytes.
+    /// Total size of the written records, in bytes.
     pub written_bytes: u64,
 }
 
 impl Shortage {
-    /// Begins with so many lost records that are not to be counted.
+    /// Creates an estimate that ignores the first `lost` lost records.
     pub fn after_losses(lost: u64) -> Self {
         Self { lost, ..Self::default() }
     }
 
-    /// Adds the usage since the last call.
+    /// Adds the buffer's state at a poll.
     pub fn update(&mut self, found: BufferUsage) {
         let BufferUsage { lost, size_bytes, unread_bytes, written, written_bytes } = found;
         let new = lost.saturating_sub(self.lost);
@@ -61,8 +61,8 @@ impl Shortage {
         self.needed_bytes = self.needed_bytes.max(size_bytes.saturating_add(self.burst_bytes));
     }
 
-    /// Returns the size that would have lost nothing, in bytes; `None` if nothing was lost, or it
-    /// is unknown.
+    /// Returns the buffer size that would have lost nothing, in bytes; `None` if nothing was lost,
+    /// or the size is unknown.
     pub const fn needed_bytes(&self) -> Option<u64> {
         if self.needed_bytes == 0 || self.is_unknown { None } else { Some(self.needed_bytes) }
     }
@@ -74,7 +74,7 @@ mod tests {
 
     const SIZE: u64 = 4 << 20;
 
-    /// With records of 20 bytes.
+    /// Returns the state of a buffer with records of 20 bytes.
     fn usage_with(lost: u64, unread_bytes: u64) -> BufferUsage {
         BufferUsage { lost, size_bytes: SIZE, unread_bytes, written: 1000, written_bytes: 19_000 }
     }

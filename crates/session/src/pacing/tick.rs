@@ -1,4 +1,4 @@
-//! When to look next: often while buffers fill, seldom while nothing happens.
+//! Chooses when the recorder polls next: often while buffers fill, rarely while they are idle.
 
 /// Shortest period, in ns.
 const PERIOD_MIN_NS: u64 = 1_000_000;
@@ -6,10 +6,10 @@ const PERIOD_MIN_NS: u64 = 1_000_000;
 const PERIOD_BUSY_MAX_NS: u64 = 20_000_000;
 /// Longest period, in ns.
 const PERIOD_IDLE_MAX_NS: u64 = 100_000_000;
-/// Time without work after which the recorder looks less often, in ns.
+/// Time without data after which the recorder polls less often, in ns.
 const IDLE_AFTER_NS: u64 = 2_000_000_000;
 
-/// Chooses the period.
+/// Chooses the polling period.
 #[derive(Debug, Clone)]
 pub struct Ticker {
     period_ns: u64,
@@ -23,8 +23,8 @@ impl Default for Ticker {
 }
 
 impl Ticker {
-    /// The period after a look that found the fullest region filled to `fill` 256ths, and data
-    /// since the last look or not.
+    /// Returns the next period after a poll: the fullest region was filled to `fill` / 256, and
+    /// `data` is true if there was new data.
     pub fn next(&mut self, fill: u64, data: bool) -> u64 {
         if data {
             self.idle_ns = 0;
@@ -34,7 +34,7 @@ impl Ticker {
         let most =
             if self.idle_ns > IDLE_AFTER_NS { PERIOD_IDLE_MAX_NS } else { PERIOD_BUSY_MAX_NS };
         let period = match fill {
-            // It could be full before the next look.
+            // The region could be full before the next poll.
             128.. => PERIOD_MIN_NS,
             48.. => self.period_ns / 2,
             16.. => self.period_ns,

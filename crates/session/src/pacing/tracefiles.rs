@@ -1,32 +1,32 @@
-//! The values of `--tracefile-size` and `--tracefile-count`: streams are cut into files of at most
-//! that size, of which the newest are kept. As in LTTng, zero is no bound, and packets are never
-//! cut.
+//! The values of options `--tracefile-size` and `--tracefile-count`: a stream is cut into files of
+//! at most that size, and the newest files are kept. As in LTTng, zero means no bound, and packets
+//! are never cut.
 
 use crate::{BufferPlan, ByteCount, Mode};
 
-/// Most files of a stream that a bounded number of them can be.
+/// Largest bound for the number of a stream's files.
 pub const TRACEFILES_MAX: u64 = 1 << 16;
 
-/// The bounds of the files of each stream of a channel.
+/// The bounds for the files of each stream of a channel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tracefiles {
-    /// Most bytes of a file; 0: a stream is one file, which grows.
+    /// Most bytes of a file; 0: a stream is a single file, which grows.
     pub size_bytes: u64,
-    /// Most files of a stream, the newest; 0: all are kept.
+    /// Most files of a stream, of which the newest are kept; 0: all files are kept.
     pub count: u64,
 }
 
-/// Bounds that no channel can have.
+/// The error that a channel cannot have these bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TracefilesError {
-    /// A number of files, whose size is not bounded.
+    /// The number of files is bounded, but not their size.
     CountAlone,
-    /// A sub-buffer, of so many bytes, is larger than a file.
+    /// A file is smaller than a sub-buffer, which has this many bytes.
     TooSmall(u64),
-    /// More than [`TRACEFILES_MAX`] files.
+    /// The bound exceeds [`TRACEFILES_MAX`] files.
     TooMany,
-    /// A flight recorder writes only snapshots.
+    /// A flight recorder cannot cut streams: it writes only snapshots.
     FlightRecorder,
 }
 
@@ -54,23 +54,23 @@ impl core::fmt::Display for TracefilesError {
 impl core::error::Error for TracefilesError {}
 
 impl Tracefiles {
-    /// Bounds as the user said them.
+    /// Creates bounds from the user's options.
     pub fn new(size_bytes: Option<u64>, count: Option<u64>) -> Self {
         Self { size_bytes: size_bytes.unwrap_or(0), count: count.unwrap_or(0) }
     }
 
-    /// Checks that a channel with such buffers can have them.
+    /// Checks that a channel with these buffers can have these bounds.
     ///
     /// # Errors
     ///
-    /// If it cannot.
+    /// If the channel cannot have the bounds.
     pub fn check(&self, buffers: &BufferPlan, mode: Mode) -> Result<(), TracefilesError> {
         self.check_for(1 << buffers.sub_shift, mode)
     }
 
-    /// The same, for sub-buffers of so many bytes.
+    /// Checks the bounds like [`Self::check`], for sub-buffers of `least` bytes.
     pub(crate) fn check_for(&self, least: u64, mode: Mode) -> Result<(), TracefilesError> {
-        // A packet is a sub-buffer at most, and goes into one file.
+        // A packet has at most the size of a sub-buffer, and must fit one file.
         match *self {
             Self { size_bytes: 0, count: 0 } => Ok(()),
             _ if mode == Mode::Overwrite => Err(TracefilesError::FlightRecorder),
@@ -81,21 +81,20 @@ impl Tracefiles {
         }
     }
 
-    /// Returns true if streams are cut into files at all.
+    /// Returns true if streams are cut into files.
     pub const fn is_bounded(&self) -> bool {
         self.size_bytes > 0
     }
 
-    /// Returns true if a packet of so many bytes goes into another file than the one that has so
-    /// many.
+    /// Returns true if a packet of `packet_bytes` bytes needs a new file, because the current one
+    /// has `file_bytes` bytes.
     pub const fn is_full(&self, file_bytes: u64, packet_bytes: u64) -> bool {
         self.is_bounded()
             && file_bytes > 0
             && file_bytes.saturating_add(packet_bytes) > self.size_bytes
     }
 
-    /// Returns the number of a stream's files, `there` in all, that have to go before one more
-    /// begins.
+    /// Returns how many of a stream's `there` files must be deleted before a new file begins.
     pub const fn surplus(&self, there: u64) -> u64 {
         if self.count == 0 { 0 } else { (there + 1).saturating_sub(self.count) }
     }
@@ -112,7 +111,7 @@ mod tests {
         count: Option<u64>,
         mode: Mode,
     ) -> Result<(), TracefilesError> {
-        // Sub-buffers of 64 KiB.
+        // The default sub-buffers have 64 KiB.
         let buffers = BufferOptions::default().plan().expect("the default sizes");
         Tracefiles::new(size, count).check(&buffers, mode)
     }

@@ -1,8 +1,9 @@
-//! Filters as people write them: in a file, on the command line, over the control socket.
+//! Filters as users write them: in a file, on the command line, over the control socket.
 //!
 //! A filter is `PATTERN: EXPR`, or `EXPR` alone, which applies to all events of its channel. The
-//! expression stays text here; the recorder compiles it. A filter in C is compiled already: its
-//! object goes where the channel goes, so that a saved session does not depend on a file.
+//! specification keeps the expression as text; the recorder compiles it. A filter in C is already
+//! compiled: the specification contains its object, so that a saved session does not depend on a
+//! file.
 
 use std::sync::Arc;
 
@@ -15,22 +16,23 @@ use trackway_filter::parse::{parse, split_pattern};
 
 use crate::{ByteCount, OptionError, RuleSpec};
 
-/// Most filters of a channel: while it changes, it may have twice as many.
+/// Most filters of a channel; during a change, the channel may have twice as many.
 pub const FILTERS_MAX: usize = 64;
-/// Most bytes of a channel's filters together, as they are written.
+/// Most bytes of all filters of a channel, as text.
 pub const FILTERS_BYTES_MAX: usize = 32 << 10;
-/// Most bytes of a channel's filters in C together: half of what its filters may have in the
-/// window, since while they change those of before and of then are there.
+/// Most bytes of all filters in C of a channel: half of what the window can hold, because during a
+/// change old and new filters exist together.
 pub const FILTER_OBJECTS_BYTES_MAX: usize = OBJECT_BYTES_MAX;
-/// Longest name of a file, in bytes: Linux's.
+/// Longest file name on Linux, in bytes.
 const FILE_NAME_BYTES_MAX: usize = 255;
 
-/// A filter. In a file, one may be written as it is on the command line.
+/// A filter. A session file may contain it in the form of the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterSpec {
-    /// The events that it applies to: `provider:name`, or a provider alone; none: all.
+    /// The events to which the filter applies: `provider:name`, or a provider alone; `None`: all
+    /// events.
     pub pattern: Option<String>,
-    /// The condition.
+    /// The filter's condition.
     pub source: FilterSource,
 }
 
@@ -47,13 +49,13 @@ pub enum FilterSource {
 /// A filter in C.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterObject {
-    /// The name of its file, for messages.
+    /// The name of the object's file, for messages.
     pub file: String,
     /// The object, as `trackway filter compile` writes it.
     pub bytes: Arc<[u8]>,
 }
 
-/// A filter as a table.
+/// A filter in table form.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct FullFilter {
@@ -105,7 +107,8 @@ impl Serialize for FilterSpec {
     }
 }
 
-// By hand: of an untagged enum serde says only that no variant matched, and not where.
+// Hand-written, because for an untagged enum serde reports only that no variant matched, without
+// the place.
 impl<'de> Deserialize<'de> for FilterSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(FilterVisitor)
@@ -135,7 +138,7 @@ impl<'de> Visitor<'de> for FilterVisitor {
     }
 }
 
-/// An expression as text, an object as a table.
+/// Serializes an expression as text, an object as a table.
 impl Serialize for FilterSource {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -184,8 +187,8 @@ impl core::fmt::Display for FilterSource {
     }
 }
 
-/// Formats it as it is written: `PATTERN: EXPR`, or `EXPR`; of an object the file's name, and its
-/// size.
+/// Formats the filter as the user writes it: `PATTERN: EXPR`, or `EXPR`. For an object, formats the
+/// file's name and size.
 impl core::fmt::Display for FilterSpec {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         if let Some(pattern) = &self.pattern {
@@ -196,19 +199,19 @@ impl core::fmt::Display for FilterSpec {
 }
 
 impl FilterSource {
-    /// Returns true if it has no condition: it takes a filter away.
+    /// Returns true if the condition is empty; such a source removes a filter.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Self::Expression(expression) if expression.trim().is_empty())
     }
 
-    /// Its size where it is kept as people know it, in bytes: that of an object's file's name.
+    /// Returns the size of the condition's text in bytes; for an object, that of its file name.
     pub(crate) fn size_bytes(&self) -> usize {
         match self {
             Self::Expression(text) | Self::Object(FilterObject { file: text, .. }) => text.len(),
         }
     }
 
-    /// The size of the object that came with it, in bytes.
+    /// Returns the size of the object in bytes; 0 for an expression.
     pub(crate) fn object_bytes(&self) -> usize {
         match self {
             Self::Expression(_) => 0,
@@ -237,20 +240,20 @@ impl FilterSource {
 }
 
 impl FilterSpec {
-    /// A filter as it is written: `PATTERN: EXPR`, or `EXPR`.
+    /// Parses a filter as the user writes it: `PATTERN: EXPR`, or `EXPR`.
     pub fn new(text: &str) -> Self {
         let (pattern, expression) = split_pattern(text);
         Self::of(pattern, expression)
     }
 
-    /// An expression about the events that a pattern is for.
+    /// Creates a filter with an expression for the events of a pattern.
     pub fn of(pattern: Option<&str>, expression: &str) -> Self {
         let source = FilterSource::Expression(expression.to_owned());
         Self { pattern: pattern.map(str::to_owned), source }
     }
 
-    /// Returns true if it is the same filter, which goes on with its state: the name of an object's
-    /// file does not count.
+    /// Returns true if the filters are equal, so that the filter's state continues. Ignores the
+    /// name of an object's file.
     pub fn is_same(&self, other: &Self) -> bool {
         let is_same_source = match (&self.source, &other.source) {
             (FilterSource::Object(one), FilterSource::Object(other)) => one.bytes == other.bytes,
@@ -259,20 +262,20 @@ impl FilterSpec {
         self.pattern == other.pattern && is_same_source
     }
 
-    /// Returns the events that it applies to, as `trackway_schema::Rules` reads them: for a list of
-    /// patterns a line for each.
+    /// Returns the events to which the filter applies, in the form that `trackway_schema::Rules`
+    /// parses: one line for each pattern of a list.
     pub fn rules(&self) -> String {
         let list = self.pattern.as_deref().unwrap_or("*");
         let lines = list.split(',').map(|pattern| RuleSpec::new(pattern.trim()).full_pattern());
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns true if it applies to all events, those of programs and of the kernel.
+    /// Returns true if the filter applies to all events of programs and of the kernel.
     pub fn is_for_all_events(&self) -> bool {
         self.rules() == "*"
     }
 
-    /// Its size where it is kept, in bytes, but for an object's bytes.
+    /// Returns the size of the filter's text in bytes, without an object's bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         self.pattern.as_ref().map_or(0, String::len) + self.source.size_bytes()
     }
@@ -295,7 +298,7 @@ mod tests {
     use super::*;
     use crate::{ChannelSpec, SessionSpec};
 
-    /// A filter in C whose object, of an expression without needs, is made here.
+    /// Returns a filter in C; its object is compiled from an expression that reads no fields.
     fn object_filter(file: &str, expression: &str) -> FilterSpec {
         let compiled = trackway_filter::compile::compile(expression, &<_>::default());
         let bytes = compiled.expect("a filter").into_object().encode().expect("an object").into();

@@ -1,4 +1,4 @@
-//! The kernel events that a session records, as its user describes them.
+//! The kernel events of a session, as the user specifies them.
 //!
 //! ```toml
 //! [kernel]
@@ -20,69 +20,70 @@ use crate::{
     TracefilesError,
 };
 
-/// Most bytes of patterns, of processes' numbers, and of other names.
+/// Most bytes of all patterns, process ids and other names together.
 const BYTES_MAX: usize = 64 << 10;
-/// A file has to hold a sub-buffer of the kernel's buffers, which are of this size.
+/// Size of a sub-buffer of kernel buffers in bytes; a trace file must be able to hold one.
 const SUB_BYTES: u64 = 1 << 16;
-/// Excludes everything: what stands where the last pattern was taken away.
+/// A pattern that excludes all events; it replaces the last pattern when that is removed.
 const EXCLUDE_ALL: &str = "!*";
 
-/// Kernel events of a session.
+/// Specification of a session's kernel events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct KernelSpec {
-    /// Patterns of events, as `trackway list --kernel` has them.
+    /// Patterns of events, like those of `trackway list --kernel`.
     pub on: Vec<String>,
-    /// And nothing of programs: the session has no channels.
+    /// True if the session records no events of programs: it has no channels.
     #[serde(skip_serializing_if = "crate::spec::is_no")]
     pub only: bool,
-    /// The processes whose events are recorded, with those that they start from then on; none: all.
+    /// The processes whose events are recorded, including their future children; empty: all
+    /// processes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pids: Vec<u32>,
-    /// The control groups (of version 2) whose processes are recorded, instead.
+    /// The control groups (version 2) whose processes are recorded, as an alternative to `pids`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<PathBuf>,
-    /// The CPUs whose events are recorded, as the kernel lists them (`0,2-3`); none: all.
+    /// The CPUs whose events are recorded, in the kernel's list format (`0,2-3`); `None`: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<String>,
-    /// By which way; none: by BPF where the kernel allows it, else by tracefs.
+    /// The kernel backend; `None`: BPF where the kernel allows it, else tracefs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<KernelBackend>,
     /// Contexts of records, in addition to `tid`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub contexts: Vec<String>,
-    /// Conditions: an event is recorded if all filters that apply to it are true.
+    /// Filters: an event is recorded if all filters that apply to it are true.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<FilterSpec>,
-    /// The fate of records that find no room.
+    /// The fate of records for which the buffer has no room.
     pub mode: Mode,
-    /// Bytes for each CPU.
+    /// Buffer bytes for each CPU.
     #[serde(skip_serializing_if = "Option::is_none", with = "crate::units::toml::size")]
     pub buffer_size: Option<u64>,
-    /// Most bytes of a trace file, as of channels ([`crate::ChannelSpec`]).
+    /// Most bytes of a trace file, as in channels ([`crate::ChannelSpec`]).
     #[serde(skip_serializing_if = "Option::is_none", with = "crate::units::toml::size")]
     pub tracefile_size: Option<u64>,
-    /// Most trace files, as of channels.
+    /// Most trace files of a stream, as in channels ([`crate::ChannelSpec`]).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tracefile_count: Option<u64>,
 }
 
-/// A way to record kernel events.
+/// A mechanism that records kernel events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KernelBackend {
-    /// Programs of ours, which record into buffers of ours.
+    /// BPF programs of Trackway, which write to Trackway's buffers.
     Bpf,
-    /// The kernel's own buffers, converted.
+    /// The kernel's own ring buffers, whose records are converted.
     Tracefs,
 }
 
 impl KernelSpec {
-    /// Checks the specification, as far as that is possible without the kernel.
+    /// Checks the specification, as far as that is possible without the kernel's catalogue.
     ///
     /// # Errors
     ///
-    /// If there can be none.
+    /// If no session can have this specification.
     pub fn check(&self) -> Result<(), SpecError> {
         let bytes = |names: &[String]| names.iter().map(|name| name.len() + 1).sum::<usize>();
         let groups = self.cgroups.iter().map(|path| path.as_os_str().len() + 1).sum::<usize>();
@@ -99,7 +100,7 @@ impl KernelSpec {
             let most = ByteCount(BYTES_MAX as u64);
             return Err(SpecError::Kernel(format!("patterns and processes are over {most}")));
         }
-        // They are bounded, and checked, as a channel's.
+        // A channel's check covers the number, size and syntax of filters.
         let channel = ChannelSpec { filters: self.filters.clone(), ..ChannelSpec::default() };
         channel.check_filters().map_err(|error| SpecError::Kernel(error.to_string()))?;
         self.check_tracefiles().map_err(|error| SpecError::Kernel(error.to_string()))
@@ -109,19 +110,19 @@ impl KernelSpec {
         self.tracefiles().check_for(SUB_BYTES, self.mode)
     }
 
-    /// Returns the bounds of the files of its streams.
+    /// Returns the bounds for the files of kernel streams.
     pub fn tracefiles(&self) -> Tracefiles {
         Tracefiles::new(self.tracefile_size, self.tracefile_count)
     }
 
-    /// The same, with a pattern in each place.
+    /// Returns the specification with one pattern in each entry, instead of lists with commas.
     #[must_use]
     pub fn split_lists(mut self) -> Self {
         self.on = split_patterns(&self.on).map(str::to_owned).collect();
         self
     }
 
-    /// Switches events on, too.
+    /// Adds patterns of recorded events; a pattern with `!` excludes events.
     pub fn switch_on(&mut self, patterns: &[String]) {
         for pattern in split_patterns(patterns) {
             let (excludes, bare) = split_exclusion(pattern);
@@ -132,13 +133,13 @@ impl KernelSpec {
             let meant_all = self.on.iter().all(|one| split_exclusion(one).0) && !self.is_nothing();
             self.on.retain(|one| *one != opposite && *one != pattern && *one != EXCLUDE_ALL);
             if meant_all && self.on.is_empty() {
-                // All were on but these.
+                // All events except these were recorded.
                 self.on.push("*".into());
             }
             if excludes || !meant_all {
                 self.on.push(pattern.to_owned());
             }
-            // Exclusions alone would mean all but those; here nothing was left.
+            // Exclusions alone would select all other events, but before no events were recorded.
             let is_left = meant_all || self.on.iter().any(|one| !split_exclusion(one).0);
             if self.is_nothing() || !is_left {
                 self.on = vec![EXCLUDE_ALL.into()];
@@ -146,24 +147,23 @@ impl KernelSpec {
         }
     }
 
-    /// Filters the events of these patterns by `source` instead of what it was; an empty expression
-    /// takes that away.
+    /// Replaces the filter of these patterns by `source`; an empty expression removes the filter.
     pub fn set_filter(&mut self, patterns: &[String], source: &FilterSource) {
         let filters = std::mem::take(&mut self.filters);
         let mut channel = ChannelSpec { filters, ..ChannelSpec::default() };
-        // More are refused ([`Self::check`]).
+        // [`Self::check`] rejects more filters.
         let including = split_patterns(patterns).filter(|pattern| !split_exclusion(pattern).0);
         including.take(FILTERS_MAX + 1).for_each(|pattern| channel.set_filter(pattern, source));
         self.filters = channel.filters;
     }
 
-    /// Switches events off; with `!` in front, takes that exclusion back.
+    /// Excludes the events of patterns; a pattern with `!` removes that exclusion.
     pub fn switch_off(&mut self, patterns: &[String]) {
         for pattern in split_patterns(patterns) {
             if split_exclusion(pattern).0 {
                 self.on.retain(|one| one != pattern);
                 if self.on.is_empty() {
-                    // All were on but these.
+                    // All events except these were recorded.
                     self.on.push("*".into());
                 }
             } else {
@@ -172,27 +172,27 @@ impl KernelSpec {
         }
     }
 
-    /// The first of these patterns that would take back an exclusion that there is not.
+    /// Returns the first pattern that would remove a nonexistent exclusion.
     pub fn not_excluded<'patterns>(&self, patterns: &'patterns [String]) -> Option<&'patterns str> {
-        // What stands where nothing is left is no exclusion of anybody's.
+        // `EXCLUDE_ALL` is not an exclusion of the user.
         let is_there = |pattern: &str| {
             pattern != EXCLUDE_ALL && split_patterns(&self.on).any(|one| one == pattern)
         };
         split_patterns(patterns).find(|pattern| split_exclusion(pattern).0 && !is_there(pattern))
     }
 
-    /// Returns true if it records no events.
+    /// Returns true if the specification selects no events.
     pub fn is_nothing(&self) -> bool {
         self.on.iter().any(|one| one == EXCLUDE_ALL)
     }
 }
 
-/// Patterns, of lists with commas between them.
+/// Splits lists of patterns at commas.
 fn split_patterns(lists: &[String]) -> impl Iterator<Item = &str> {
     lists.iter().flat_map(|list| list.split(',')).map(str::trim)
 }
 
-/// Returns true if a pattern excludes, with the bare pattern.
+/// Returns true if a pattern excludes events, with the bare pattern.
 fn split_exclusion(pattern: &str) -> (bool, &str) {
     pattern.strip_prefix('!').map_or((false, pattern), |bare| (true, bare))
 }

@@ -1,14 +1,14 @@
-//! Levels as people write them.
+//! Log levels as users write them.
 
 use serde::{Deserialize, Serialize};
 use trackway_schema::LEVEL_NAMES;
 
-/// A level of events: LTTng's, smaller numbers are graver.
+/// A log level of events, with LTTng's numbers: smaller numbers are more severe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Level(u8);
 
-/// A word that is no level.
+/// The error that a word is not a log level.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LevelError(String);
 
@@ -22,17 +22,17 @@ impl core::fmt::Display for LevelError {
 impl core::error::Error for LevelError {}
 
 impl Level {
-    /// All levels, the gravest first.
+    /// Returns all levels, the most severe first.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..LEVEL_NAMES.len() as u8).map(Self)
     }
 
-    /// Its number.
+    /// Returns the level's number.
     pub const fn number(self) -> u8 {
         self.0
     }
 
-    /// Reads a level: `warning`, `WARNING`, `TRACE_WARNING`, `debug-function`, `4`; also `error`
+    /// Parses a level: `warning`, `WARNING`, `TRACE_WARNING`, `debug-function`, `4`; also `error`
     /// and `critical`.
     pub fn parse(text: &str) -> Result<Self, LevelError> {
         let word = text.trim().to_ascii_uppercase().replace('-', "_");

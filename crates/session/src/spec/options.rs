@@ -1,4 +1,4 @@
-//! The meanings of words on the command line.
+//! Parsing of words on the command line.
 
 use trackway_abi::record::context;
 use trackway_abi::session::{APPLICATION_BYTES_MAX, NAME_BYTES_MAX, RULES_BYTES_MAX};
@@ -6,38 +6,38 @@ use trackway_schema::context::{Context, TABLE, join_names};
 
 use crate::{ByteCount, FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX, FILTERS_MAX};
 
-/// Longest list of contexts, in bytes: what it says is kept as it was said.
+/// Longest list of contexts, in bytes, because the list is stored as the user wrote it.
 pub(crate) const CONTEXTS_BYTES_MAX: usize = 512;
 
-/// A word that means nothing.
+/// The error that a word has no meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OptionError {
-    /// No context of this name.
+    /// No context has this name.
     Context(String),
-    /// No name of an application's context.
+    /// No application context can have this name.
     Application(String),
-    /// More contexts of applications than a channel can have.
+    /// The list has more application contexts than a channel can have.
     TooManyApplications,
-    /// No context at all, among others.
+    /// The list contains `none` together with other contexts.
     NoneAmongContexts,
-    /// No preload helper of this name.
+    /// No preload helper has this name.
     Preload(String),
-    /// A pattern with a byte that no pattern may have, or an empty one.
+    /// A pattern is empty or contains an invalid byte.
     Pattern(String),
-    /// The same, of an executable's name.
+    /// An executable's pattern is empty or contains an invalid byte.
     Executable(String),
-    /// More words than there are contexts to name.
+    /// The list has more words than there are contexts.
     TooManyContexts,
-    /// A pattern that excludes all events.
+    /// A pattern excludes all events.
     ExcludesAll(String),
-    /// More patterns than a session can hold.
+    /// There are more patterns than a session can have.
     TooManyPatterns,
-    /// A filter that is none: the lines that say why, with the place in it.
+    /// A filter is invalid: lines with the reason and the place in the filter.
     Filter(String),
-    /// More filters than a channel can hold.
+    /// There are more filters than a channel can have.
     TooManyFilters,
-    /// More bytes of filters in C than a channel can hold.
+    /// The filters in C have more bytes than a channel can have.
     TooLargeObjects,
 }
 
@@ -95,7 +95,7 @@ impl core::fmt::Display for OptionError {
 
 impl core::error::Error for OptionError {}
 
-/// Returns true if a session or a channel can have this name: it becomes the name of files.
+/// Returns true if a session or a channel can have this name, which becomes a part of file names.
 pub fn is_valid_name(name: &str) -> bool {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=NAME_BYTES_MAX).contains(&name.len())
@@ -103,20 +103,20 @@ pub fn is_valid_name(name: &str) -> bool {
         && !name.starts_with(['.', '-'])
 }
 
-/// The contexts of every record of a channel.
+/// The contexts of each record in a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContextList {
-    /// Bits of [`trackway_abi::record::context`].
+    /// Bits of [`trackway_abi::record::context`] for the built-in contexts.
     pub bits: u32,
-    /// Contexts of applications, `provider:name`, each once.
+    /// Application contexts, `provider:name`, each once.
     pub applications: Vec<String>,
 }
 
-/// Prefix of the name of an application context.
+/// Prefix of an application context's name.
 const APPLICATION_PREFIX: &str = "$app.";
 
 impl ContextList {
-    /// Their names, as people write them.
+    /// Returns the names of the contexts, as users write them.
     pub fn names(&self) -> Vec<String> {
         let recorded = TABLE.iter().filter(|context| context.is_in(self.bits));
         let applications =
@@ -156,7 +156,7 @@ impl ContextList {
     }
 }
 
-/// Reads a list of contexts (`vpid,vtid,procname,$app.myapp:request_id`, or `none`).
+/// Parses a list of contexts (`vpid,vtid,procname,$app.myapp:request_id`, or `none`).
 pub fn parse_contexts(list: &str) -> Result<ContextList, OptionError> {
     let mut contexts = ContextList::default();
     if split_words(list).any(|name| name == "none") {
@@ -169,7 +169,7 @@ pub fn parse_contexts(list: &str) -> Result<ContextList, OptionError> {
     Ok(contexts)
 }
 
-/// The preload helpers: how users name them, and their files (`preload/`).
+/// The preload helpers: their names for users, and their files (`preload/`).
 const PRELOAD_HELPERS: [(&str, &str); 5] = [
     ("libc", "libtrackway-libc.so"),
     ("pthread", "libtrackway-pthread.so"),
@@ -178,8 +178,8 @@ const PRELOAD_HELPERS: [(&str, &str); 5] = [
     ("fork", "libtrackway-fork.so"),
 ];
 
-/// Reads a list of preload helpers (`libc,pthread`, or `all`): names of the libraries' files, each
-/// once, in the order of the list.
+/// Parses a list of preload helpers (`libc,pthread`, or `all`); returns names of library files,
+/// each once, in the order of the list.
 pub fn parse_preload(list: &str) -> Result<Vec<&'static str>, OptionError> {
     let mut files = Vec::new();
     for name in split_words(list) {
@@ -198,9 +198,9 @@ fn split_words(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|word| !word.is_empty())
 }
 
-/// The rules of a session, as `trackway_schema::Rules` reads them. A pattern without a colon is
-/// a provider's: `app` means `app:*`, as `*` means everything. No patterns mean all events.
-/// `!` in front excludes; patterns that only exclude do so from all events.
+/// Returns a session's rules in the form that `trackway_schema::Rules` parses. A pattern without a
+/// colon names a provider: `app` means `app:*`, and `*` means all events. Without patterns, all
+/// events are selected. A leading `!` excludes events; exclusions alone select all other events.
 pub fn rules_text(patterns: &[String]) -> Result<String, OptionError> {
     let mut text = String::new();
     if patterns.iter().all(|pattern| pattern.starts_with('!')) {

@@ -1,4 +1,4 @@
-//! Event rules as people write them: in a file, on the command line, over the control socket.
+//! Event rules as users write them: in a file, on the command line, over the control socket.
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
@@ -8,28 +8,28 @@ use trackway_schema::glob_matches;
 use crate::OptionError;
 use crate::spec::level::Level;
 
-/// An event rule. In a file, one without levels may be written as its pattern alone.
+/// An event rule. A session file may contain a rule without levels as its pattern alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleSpec {
-    /// For `provider:name`, with `!` in front if it excludes.
+    /// The pattern for `provider:name`, with a leading `!` if it excludes events.
     pub pattern: String,
-    /// The levels.
+    /// The selected log levels.
     pub level: Levels,
 }
 
-/// Levels of the events that a rule means.
+/// The log levels of the events that a rule selects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Levels {
-    /// All.
+    /// All levels.
     #[default]
     All,
-    /// This one and graver ones.
+    /// This level and more severe levels.
     AtLeast(Level),
-    /// This one.
+    /// Exactly this level.
     Exactly(Level),
 }
 
-/// A rule as a table.
+/// An event rule in table form.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct FullRule {
@@ -42,7 +42,7 @@ struct FullRule {
 
 impl From<FullRule> for RuleSpec {
     fn from(FullRule { pattern, at_least, exactly }: FullRule) -> Self {
-        // Both say no more than the narrower one.
+        // With both limits, the narrower one is sufficient.
         let level = match (at_least, exactly) {
             (_, Some(level)) => Levels::Exactly(level),
             (Some(level), None) => Levels::AtLeast(level),
@@ -64,7 +64,8 @@ impl Serialize for RuleSpec {
     }
 }
 
-// By hand: of an untagged enum serde says only that no variant matched, and not where.
+// Hand-written, because for an untagged enum serde reports only that no variant matched, without
+// the place.
 impl<'de> Deserialize<'de> for RuleSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(RuleVisitor)
@@ -92,17 +93,17 @@ impl<'de> Visitor<'de> for RuleVisitor {
 }
 
 impl RuleSpec {
-    /// A rule for all levels.
+    /// Creates a rule for all levels.
     pub fn new(pattern: impl Into<String>) -> Self {
         Self { pattern: pattern.into(), level: Levels::All }
     }
 
-    /// Returns true if it excludes events.
+    /// Returns true if the rule excludes events.
     pub fn excludes(&self) -> bool {
         self.pattern.starts_with('!')
     }
 
-    /// Its pattern as it stands in the window: a provider alone means all of its events.
+    /// Returns the pattern in the form of the window: a provider alone selects all its events.
     pub fn full_pattern(&self) -> String {
         let (mark, name) = match self.pattern.strip_prefix('!') {
             Some(name) => ("!", name),
@@ -112,7 +113,7 @@ impl RuleSpec {
         format!("{mark}{name}{rest}")
     }
 
-    /// Its line, as `trackway_schema::Rules` reads it.
+    /// Returns the rule's line in the form that `trackway_schema::Rules` parses.
     pub(crate) fn line(&self) -> Result<String, OptionError> {
         let name = self.pattern.strip_prefix('!').unwrap_or(&self.pattern);
         if name.is_empty() || name.starts_with('!') || name.contains(char::is_control) {
@@ -131,8 +132,8 @@ impl RuleSpec {
     }
 }
 
-/// Returns true if `pattern` matches everything that `other` does: a star in `other` is matched by
-/// a star alone.
+/// Returns true if `pattern` matches every text that `other` matches: only a star in `pattern`
+/// matches a star in `other`.
 pub(crate) fn pattern_covers(pattern: &str, other: &str) -> bool {
     glob_matches(pattern.as_bytes(), other.as_bytes())
 }
@@ -140,14 +141,15 @@ pub(crate) fn pattern_covers(pattern: &str, other: &str) -> bool {
 /// Returns true if some text matches both patterns.
 pub(crate) fn patterns_overlap(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
-    // Whether what was looked at of `one` and so many bytes of `other` match some text both.
+    // `both[j]` is true if some text matches the visited prefix of `one` and the first `j` bytes of
+    // `other`.
     let mut both = vec![false; other.len() + 1];
     for i in 0..=one.len() {
         let (mut before, mut before_both) = (false, false);
         for (j, cell) in both.iter_mut().enumerate() {
             let (a, b) = (i.checked_sub(1).map(|i| one[i]), j.checked_sub(1).map(|j| other[j]));
             let is_star = a == Some(b'*') || b == Some(b'*');
-            // A star of either matches nothing more, or what the other one's last byte does.
+            // A star in either pattern matches nothing more, or the last byte of the other prefix.
             let is_both = (i, j) == (0, 0) || is_star && (*cell || before) || a == b && before_both;
             before_both = std::mem::replace(cell, is_both);
             before = is_both;

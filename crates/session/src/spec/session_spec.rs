@@ -1,6 +1,6 @@
-//! A session as its user describes it: on the command line, in a file, over the control socket.
+//! The specification of a session: on the command line, in a file, over the control socket.
 //!
-//! The file is TOML that a person can write:
+//! The file is TOML that users can write by hand:
 //!
 //! ```toml
 //! name = "web"
@@ -30,115 +30,115 @@ use crate::{
     OptionError, RuleSpec, Tracefiles, TracefilesError, is_valid_name, parse_contexts,
 };
 
-/// Most channels of a session: one bit each in enable words, for all of a user's sessions.
+/// Most channels of a session: all sessions of a user share the bits of enable words.
 pub(crate) const CHANNELS_MAX: usize = trackway_abi::session::SESSIONS_MAX;
 
-/// Most users whose programs one session records.
+/// Most users whose programs a session can record.
 pub const USERS_MAX: usize = 64;
-/// Stands for all users.
+/// The word that selects all users.
 pub const ALL_USERS: &str = "all";
 
-/// A session.
+/// The specification of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SessionSpec {
-    /// Its name.
+    /// The session's name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Folder of its trace, or of its snapshots; none: a new one.
+    /// Folder of the trace, or of snapshots; `None`: a new folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<PathBuf>,
-    /// The users whose programs it records, by name or number, or [`ALL_USERS`]; none: its own
-    /// user. Root alone records those of others.
+    /// The users whose programs the session records, by name or number, or [`ALL_USERS`]; empty:
+    /// the session's own user. Only root can record other users.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<String>,
-    /// True if it records from the beginning.
+    /// True if recording starts immediately.
     #[serde(default = "starts_at_once", skip_serializing_if = "is_true")]
     pub start: bool,
-    /// True if a traced process that dies of a crash signal leaves a snapshot.
+    /// True if a traced process that dies of a crash signal triggers a snapshot.
     #[serde(default, skip_serializing_if = "is_no")]
     pub snapshot_on_crash: bool,
-    /// Kernel events in addition; only root records them.
+    /// Kernel events in addition to programs' events; only root can record them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelSpec>,
-    /// Its channels; none: one, as [`ChannelSpec::default`] has it, unless only the kernel's
-    /// events are recorded.
+    /// The channels; empty: one channel, [`ChannelSpec::default`], unless the session records only
+    /// kernel events.
     #[serde(default, rename = "channel", skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<ChannelSpec>,
 }
 
-/// A channel.
+/// The specification of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ChannelSpec {
-    /// Its name.
+    /// The channel's name.
     pub name: String,
-    /// The fate of records that find no room.
+    /// The fate of records for which the buffer has no room.
     pub mode: Mode,
-    /// Longest time that programs which allow it wait for room.
+    /// Longest time for which programs that allow blocking wait for room.
     #[serde(skip_serializing_if = "Option::is_none", with = "crate::units::toml::time")]
     pub blocking_timeout: Option<Duration>,
-    /// Bytes for each CPU.
+    /// Buffer bytes for each CPU.
     #[serde(skip_serializing_if = "Option::is_none", with = "crate::units::toml::size")]
     pub buffer_size: Option<u64>,
-    /// Sub-buffers for each CPU.
+    /// Number of sub-buffers for each CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sub_buffers: Option<u64>,
-    /// Most bytes of each file of a stream; 0 is as none: it is one file, which grows.
+    /// Most bytes of each file of a stream; 0 or `None`: a stream is a single file, which grows.
     #[serde(skip_serializing_if = "Option::is_none", with = "crate::units::toml::size")]
     pub tracefile_size: Option<u64>,
-    /// Most files of a stream, the newest; 0 is as none: all.
+    /// Most files of a stream, of which the newest are kept; 0 or `None`: all files are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tracefile_count: Option<u64>,
-    /// The contexts of every record.
+    /// The contexts of each record.
     pub contexts: Vec<String>,
-    /// The rules for events: not given, all; rules that only exclude, all but those; no rules,
-    /// none.
+    /// The rules for events. `None`: all events; only exclusions: all other events; no rules: no
+    /// events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<Vec<RuleSpec>>,
-    /// Conditions: an event is recorded if all filters that apply to it are true.
+    /// Filters: an event is recorded if all filters that apply to it are true.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<FilterSpec>,
-    /// The processes, by process id.
+    /// The recorded processes, by process id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pids: Vec<u32>,
-    /// By executable: a glob, for its file name, or with a `/` for its path.
+    /// The recorded executables: globs for file names, or, with a `/`, for paths.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub executables: Vec<String>,
-    /// By process-id namespace: its inode number.
+    /// The recorded process-id namespaces, by inode number.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pid_namespaces: Vec<u64>,
 }
 
-/// Why there can be no such session.
+/// The reason why a session cannot have this specification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// No session or channel can be called so.
+    /// A session or channel cannot have this name.
     Name(String),
-    /// Two channels are called so.
+    /// Two channels have this name.
     TwoChannels(String),
-    /// More channels than a user's sessions can have.
+    /// There are more channels than a user's sessions can have.
     TooManyChannels,
-    /// Sizes that no channel can have: of which, and why.
+    /// A channel cannot have these buffer sizes: its name, and the reason.
     Buffers(String, BuffersError),
-    /// Words that mean nothing: in which channel.
+    /// An option of a channel is invalid: the channel's name, and the reason.
     Option(String, OptionError),
-    /// A flight recorder never has to wait.
+    /// This channel has a blocking timeout, but a flight recorder never waits.
     BlockingOverwrite(String),
-    /// A folder without a name.
+    /// The name of the output folder is empty.
     Output,
-    /// No user can have this name.
+    /// A user cannot have this name.
     User(String),
-    /// More users than one session records.
+    /// There are more users than a session can record.
     TooManyUsers,
-    /// Files that no channel's streams can be cut into: of which, and why.
+    /// A channel cannot have these bounds for trace files: its name, and the reason.
     Tracefiles(String, TracefilesError),
-    /// Rules for processes that are longer than a channel can hold.
+    /// The process rules are longer than a channel can hold.
     TooManyProcesses,
-    /// The reason why kernel events cannot be recorded so.
+    /// The kernel events cannot be recorded, for this reason.
     Kernel(String),
-    /// A file that cannot be understood: why.
+    /// A session file cannot be parsed, for this reason.
     File(String),
 }
 
@@ -214,11 +214,11 @@ impl Default for ChannelSpec {
 }
 
 impl SessionSpec {
-    /// Reads a file.
+    /// Parses a session file.
     ///
     /// # Errors
     ///
-    /// If it cannot be understood, or no session can be so.
+    /// If the file cannot be parsed, or the specification is invalid.
     pub fn from_toml(text: &str) -> Result<Self, SpecError> {
         let mut spec: Self =
             toml::from_str(text).map_err(|error| SpecError::File(error.to_string()))?;
@@ -229,16 +229,16 @@ impl SessionSpec {
         Ok(spec)
     }
 
-    /// The file that says the same.
+    /// Returns a session file with this specification.
     ///
     /// # Errors
     ///
-    /// If there is a path that is no text.
+    /// If a path is not valid UTF-8.
     pub fn to_toml(&self) -> Result<String, SpecError> {
         toml::to_string(self).map_err(|error| SpecError::File(error.to_string()))
     }
 
-    /// Checks the session.
+    /// Checks the session's specification.
     pub fn check(&self) -> Result<(), SpecError> {
         if !is_valid_name(&self.name) && !self.name.is_empty() {
             return Err(SpecError::Name(self.name.clone()));
@@ -249,7 +249,7 @@ impl SessionSpec {
         if self.channels.len() > CHANNELS_MAX {
             return Err(SpecError::TooManyChannels);
         }
-        // As setpriv(1) and login.defs(5) let users be called, and longer ones.
+        // Allows all names that setpriv(1) and login.defs(5) allow, and longer ones.
         let is_none =
             |user: &&String| user.is_empty() || user.len() > 256 || user.contains(char::is_control);
         if let Some(user) = self.users.iter().find(is_none) {
@@ -272,23 +272,23 @@ impl SessionSpec {
         Ok(())
     }
 
-    /// Returns true if it records kernel events only.
+    /// Returns true if the session records only kernel events.
     pub fn is_kernel_only(&self) -> bool {
         self.kernel.as_ref().is_some_and(|kernel| kernel.only)
     }
 
-    /// The channel of this name.
+    /// Returns the channel with this name.
     pub fn channel(&self, name: &str) -> Option<&ChannelSpec> {
         self.channels.iter().find(|channel| channel.name == name)
     }
 
-    /// Returns true if it has a flight recorder, of which there can be snapshots.
+    /// Returns true if the session has a flight recorder, so that snapshots are possible.
     pub fn has_flight_recorder(&self) -> bool {
         let of_kernel = self.kernel.as_ref().is_some_and(|kernel| kernel.mode == Mode::Overwrite);
         of_kernel || self.channels.iter().any(|channel| channel.mode == Mode::Overwrite)
     }
 
-    /// Returns true if all that it records is in flight recorders.
+    /// Returns true if all channels and kernel events of the session are flight recorders.
     pub fn is_flight_recorder(&self) -> bool {
         let is_flight = |kernel: &KernelSpec| kernel.mode == Mode::Overwrite;
         self.kernel.as_ref().is_none_or(is_flight)
@@ -297,10 +297,10 @@ impl SessionSpec {
 }
 
 impl ChannelSpec {
-    /// Name of the channel of a session without any: LTTng's.
+    /// Name of the channel in a session without channels: LTTng's default.
     pub const DEFAULT_NAME: &str = "channel0";
 
-    /// Checks the channel.
+    /// Checks the channel's specification.
     pub fn check(&self) -> Result<(), SpecError> {
         if !is_valid_name(&self.name) {
             return Err(SpecError::Name(self.name.clone()));
@@ -316,7 +316,7 @@ impl ChannelSpec {
         self.context_list().map_err(option)?;
         self.rules_text().map_err(option)?;
         self.check_filters().map_err(option)?;
-        // Each is a line among others in the window.
+        // Each glob becomes a line in the window.
         let is_none = |glob: &&String| glob.is_empty() || glob.contains(char::is_control);
         if let Some(glob) = self.executables.iter().find(is_none) {
             return Err(option(OptionError::Executable(glob.clone())));
@@ -327,19 +327,19 @@ impl ChannelSpec {
         Ok(())
     }
 
-    /// Sizes of its buffers.
+    /// Returns the sizes of the channel's buffers.
     pub fn plan(&self) -> Result<BufferPlan, BuffersError> {
         let overwrite = self.mode == Mode::Overwrite;
         let (size_bytes, sub_buffers) = (self.buffer_size, self.sub_buffers);
         BufferOptions { size_bytes, sub_buffers, overwrite }.plan()
     }
 
-    /// Returns the bounds of the files of its streams.
+    /// Returns the bounds for the files of the channel's streams.
     pub fn tracefiles(&self) -> Tracefiles {
         Tracefiles::new(self.tracefile_size, self.tracefile_count)
     }
 
-    /// Its contexts.
+    /// Returns the channel's contexts.
     pub fn context_list(&self) -> Result<ContextList, OptionError> {
         let bytes = |name: &String| name.len() + 1;
         if self.contexts.iter().map(bytes).sum::<usize>() > CONTEXTS_BYTES_MAX {
@@ -348,7 +348,7 @@ impl ChannelSpec {
         parse_contexts(&self.contexts.join(","))
     }
 
-    /// Its rules, as `trackway_schema::Rules` reads them.
+    /// Returns the channel's rules in the form that `trackway_schema::Rules` parses.
     pub fn rules_text(&self) -> Result<String, OptionError> {
         let mut text = String::new();
         if self.records_all() {
@@ -372,7 +372,7 @@ impl ChannelSpec {
         if self.filters.len() > FILTERS_MAX || bytes > FILTERS_BYTES_MAX {
             return Err(OptionError::TooManyFilters);
         }
-        // Before each is verified, which takes its time.
+        // Checks the total size before each object is verified, which takes time.
         let objects = self.filters.iter().map(|filter| filter.source.object_bytes());
         if objects.sum::<usize>() > FILTER_OBJECTS_BYTES_MAX {
             return Err(OptionError::TooLargeObjects);
@@ -380,8 +380,7 @@ impl ChannelSpec {
         self.filters.iter().try_for_each(FilterSpec::check)
     }
 
-    /// Filters the events of this pattern by `source` instead of what it was; an empty expression
-    /// takes the filter away.
+    /// Replaces the filter of this pattern by `source`; an empty expression removes the filter.
     pub fn set_filter(&mut self, pattern: &str, source: &FilterSource) {
         let new = FilterSpec { pattern: Some(pattern.to_owned()), source: source.clone() };
         let rules = new.rules();
@@ -392,7 +391,7 @@ impl ChannelSpec {
         }
     }
 
-    /// Drops the filters that are about no other events than those of this pattern.
+    /// Removes the filters that apply only to events of this pattern.
     fn drop_filters(&mut self, name: &str) {
         let covers_all = |rules: &str| {
             rules
@@ -403,15 +402,15 @@ impl ChannelSpec {
         self.filters.retain(|filter| !covers_all(&filter.rules()));
     }
 
-    /// Returns true if it records all events, or all but some.
+    /// Returns true if the channel records all events, or all except excluded ones.
     fn records_all(&self) -> bool {
         let rules = self.on.as_deref();
         rules.is_none_or(|rules| !rules.is_empty() && rules.iter().all(RuleSpec::excludes))
     }
 
-    /// Switches events on that these rules select. Whether it changed: where all are on, nothing
-    /// does. What wider rules exclude stays off ([`Self::excluded_of`]). Where none are on, only
-    /// rules that include switch some on.
+    /// Enables the events that these rules select; returns true if the channel changed. If all
+    /// events are enabled, nothing changes. Events that wider rules exclude stay disabled
+    /// ([`Self::excluded_of`]). If no events are enabled, exclusions alone enable nothing.
     pub fn switch_on(&mut self, rules: Vec<RuleSpec>) -> bool {
         let before = self.on.clone();
         let mut records_none = self.on.as_ref().is_some_and(Vec::is_empty);
@@ -420,7 +419,7 @@ impl ChannelSpec {
             let records_all = !records_none && self.records_all();
             records_none &= rule.excludes();
             let on = self.on.get_or_insert_default();
-            // What it means is not excluded any more; and each name has one rule.
+            // Removes exclusions of this rule's events, and older rules with the same pattern.
             on.retain(|other| {
                 let theirs = other.full_pattern();
                 let is_lifted =
@@ -434,14 +433,14 @@ impl ChannelSpec {
             }
         }
         if records_none {
-            // Exclusions alone would mean all but those.
+            // Exclusions alone would select all other events.
             self.on = Some(Vec::new());
         }
         self.on != before
     }
 
-    /// Rules that keep some of what these select from being recorded: an exclusion wins, and what
-    /// it excludes besides cannot be told from it.
+    /// Returns the exclusions that overlap with these rules: an exclusion wins, and cannot be
+    /// split.
     pub fn excluded_of(&self, rules: &[RuleSpec]) -> Vec<String> {
         let selects = |excluded: &str| {
             let mut selecting = rules.iter().filter(|rule| !rule.excludes());
@@ -451,9 +450,10 @@ impl ChannelSpec {
         patterns.filter(|it| it.strip_prefix('!').is_some_and(selects)).collect()
     }
 
-    /// Switches events off that these patterns match: rules that mean no others go, from what is
-    /// left their events are excluded. A pattern with `!` takes that exclusion back, if there is
-    /// one ([`Self::not_excluded`]). Filters that are about no others go, too. Whether it changed.
+    /// Disables the events that these patterns match: removes rules for these events only, and
+    /// excludes the events from wider rules. A pattern with `!` removes that exclusion, if it
+    /// exists ([`Self::not_excluded`]). Also removes filters for these events only. Returns true if
+    /// the channel changed.
     pub fn switch_off(&mut self, patterns: &[String]) -> bool {
         let before = (self.on.clone(), self.filters.len());
         for pattern in patterns {
@@ -473,7 +473,7 @@ impl ChannelSpec {
         (&self.on, self.filters.len()) != (&before.0, before.1)
     }
 
-    /// The same of one pattern; `name` is the full one.
+    /// Disables the events of one pattern; `name` is the full pattern.
     fn switch_off_one(&mut self, pattern: &str, name: &str) {
         let records_all = self.records_all();
         let on = self.on.get_or_insert_default();
@@ -492,23 +492,23 @@ impl ChannelSpec {
         if !is_off && (records_all || on.iter().any(is_meant)) {
             on.push(RuleSpec::new(format!("!{pattern}")));
         } else if !records_all && on.iter().all(RuleSpec::excludes) {
-            // Else what is left would mean all but those.
+            // The remaining exclusions alone would select all other events.
             on.clear();
         }
     }
 
-    /// Takes an exclusion back: what the other rules say is so.
+    /// Removes an exclusion, so that the other rules decide about its events.
     fn remove_exclusion(&mut self, excluding: &str) {
         let Some(on) = &mut self.on else { return };
         let had_some = !on.is_empty();
         on.retain(|rule| rule.full_pattern() != excluding);
         if had_some && on.is_empty() {
-            // All but those were on.
+            // All other events were recorded.
             self.on = None;
         }
     }
 
-    /// The first of these patterns that would take back an exclusion that there is not.
+    /// Returns the first pattern that would remove a nonexistent exclusion.
     pub fn not_excluded<'patterns>(&self, patterns: &'patterns [String]) -> Option<&'patterns str> {
         let is_rule = |pattern: &str| {
             let name = RuleSpec::new(pattern).full_pattern();
@@ -518,9 +518,9 @@ impl ChannelSpec {
         excluding.find(|pattern| !is_rule(pattern)).map(String::as_str)
     }
 
-    /// Most bytes that its rules for processes can come to, whatever the namespaces' numbers are.
+    /// Returns the most bytes that the process rules can have, for any namespace numbers.
     fn process_rules_bytes(&self) -> usize {
-        // `pid=`, a namespace's number, `:`, a process id, the line's end.
+        // `pid=`, a namespace's number, `:`, a process id, a newline.
         const PID_BYTES: usize = "pid=18446744073709551615:4294967295\n".len();
         const NAMESPACE_BYTES: usize = "ns=18446744073709551615\n".len();
         self.pids.len() * PID_BYTES
@@ -528,8 +528,8 @@ impl ChannelSpec {
             + self.executables.iter().map(|glob| "exe=\n".len() + glob.len()).sum::<usize>()
     }
 
-    /// Returns true if the other can take its place while it records, without buffers and streams
-    /// of its own.
+    /// Returns true if channel `other` can become this channel while recording, without new buffers
+    /// and streams.
     pub fn has_buffers_of(&self, other: &Self) -> bool {
         self.mode == other.mode
             && self.buffer_size == other.buffer_size
@@ -693,7 +693,7 @@ executables = ["nginx"]
             assert_eq!(changed, channel != before);
         };
         let (on, off) = (true, false);
-        step(on, &["app:*"], "*"); // all are on
+        step(on, &["app:*"], "*"); // all events are enabled already
         step(off, &["app:noise", "db"], "*\n!app:noise\n!db:*");
         step(on, &["app:noise"], "*\n!db:*");
         step(on, &["db"], "*");
@@ -734,11 +734,11 @@ executables = ["nginx"]
         step(on, "app", "app:*");
         step(off, "app:noise", "app:*\n!app:noise");
         step(on, "app:noise", "app:*\napp:noise");
-        step(off, "app:noise", "app:*\n!app:noise"); // a wider rule means it, too
-        step(on, "app:n*", "app:*\napp:n*"); // a wider one lifts what is excluded
+        step(off, "app:noise", "app:*\n!app:noise"); // the wider rule selects it, too
+        step(on, "app:n*", "app:*\napp:n*"); // a wider pattern removes the exclusion
         step(on, "db:slow", "app:*\napp:n*\ndb:slow");
         step(off, "*:n*", "app:*\ndb:slow\n!*:n*");
-        step(off, "app:no", "app:*\ndb:slow\n!*:n*"); // it is off already
+        step(off, "app:no", "app:*\ndb:slow\n!*:n*"); // the event is disabled already
         step(off, "app", "db:slow\n!*:n*");
         step(off, "d*", "");
     }
@@ -757,7 +757,7 @@ executables = ["nginx"]
         step(off, "app:noise", "*\n!app:noise");
         step(off, "db", "*\n!app:noise\n!db:*");
         step(off, "!app:noise", "*\n!db:*");
-        step(off, "!db", "*"); // what is left means all, as before
+        step(off, "!db", "*"); // without exclusions, all events are selected again
         step(off, "*", "");
         step(on, "app", "app:*");
         step(off, "app:noise", "app:*\n!app:noise");

@@ -1,8 +1,8 @@
-//! Times as people write them: `10ms`, `1.5s`, `2m`, `1h`.
+//! Durations as users write them: `10ms`, `1.5s`, `2m`, `1h`.
 
 use core::time::Duration;
 
-/// A text that is no time.
+/// The error that a text is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DurationError;
 
@@ -14,7 +14,7 @@ impl core::fmt::Display for DurationError {
 
 impl core::error::Error for DurationError {}
 
-/// Units, with their length in ns. Those that end as another does come before it.
+/// Units, with their lengths in ns. A unit that ends like another unit precedes it.
 const UNITS: [(&str, u64); 6] = [
     ("ns", 1),
     ("us", 1_000),
@@ -24,8 +24,8 @@ const UNITS: [(&str, u64); 6] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Reads a time: a number, with or without decimals, and a unit. Other tools take a number for
-/// microseconds, or for seconds: so one without a unit means nothing.
+/// Parses a duration: a number, with or without decimals, and a unit. A number without a unit is an
+/// error, because other tools interpret it as microseconds or seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     let text = text.trim();
     let unit = UNITS.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, *ns)));
@@ -45,7 +45,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     u64::try_from(ns).map(Duration::from_nanos).map_err(|_| DurationError)
 }
 
-/// A time as [`parse_duration`] reads it, in the largest unit that leaves no rest.
+/// A duration in the form that [`parse_duration`] accepts, in the largest unit that leaves no
+/// remainder.
 #[derive(Debug, Clone, Copy)]
 pub struct Time(pub Duration);
 

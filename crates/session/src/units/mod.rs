@@ -1,4 +1,4 @@
-//! Sizes and times, as people write them.
+//! Sizes and durations, as users write them.
 
 mod duration;
 mod size;

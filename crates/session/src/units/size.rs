@@ -1,12 +1,12 @@
-//! Sizes as people write and read them.
+//! Sizes in bytes as users write and read them.
 
-/// A size that cannot be read.
+/// The error that a text is not a size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SizeError {
-    /// Not a whole number, optionally followed by K, M, G, KiB, MiB or GiB.
+    /// The text is not a whole number, optionally followed by K, M, G, KiB, MiB or GiB.
     Form,
-    /// More bytes than fit 64 bits.
+    /// The size does not fit 64 bits.
     TooLarge,
 }
 
@@ -23,11 +23,11 @@ impl core::fmt::Display for SizeError {
 
 impl core::error::Error for SizeError {}
 
-/// Units, with their size as a power of two. What ends as another does comes before it.
+/// Units, with their sizes as powers of two. A unit that ends like another unit precedes it.
 const UNITS: [(&str, u32); 6] =
     [("kib", 10), ("mib", 20), ("gib", 30), ("k", 10), ("m", 20), ("g", 30)];
 
-/// Reads `4194304`, `4096K`, `4M`, `4MiB` (in lower case, too): bytes.
+/// Parses a size in bytes: `4194304`, `4096K`, `4M`, `4MiB`, also in lower case.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let text = text.to_ascii_lowercase();
     let found = UNITS.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
@@ -39,7 +39,7 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     number.checked_mul(1 << shift).ok_or(SizeError::TooLarge)
 }
 
-/// A number of bytes, shown as people read it: `12 bytes`, `64.0 KiB`, `4.2 MiB`.
+/// A number of bytes, formatted for users: `12 bytes`, `64.0 KiB`, `4.2 MiB`.
 #[derive(Debug, Clone, Copy)]
 pub struct ByteCount(pub u64);
 

@@ -1,6 +1,6 @@
-//! Sizes and times in a session's file, in the units of users; bytes as a number are accepted, too.
+//! Sizes and durations in a session file, in the units of users; a number means bytes.
 
-/// Sizes: `"4M"`, or bytes as a number.
+/// Serializes sizes: `"4M"`, or bytes as a number.
 pub(crate) mod size {
     use core::fmt;
 
@@ -9,7 +9,7 @@ pub(crate) mod size {
 
     use crate::parse_size;
 
-    /// In the largest unit that leaves no rest.
+    /// Serializes a size in the largest unit that leaves no remainder.
     pub(crate) fn serialize<S: Serializer>(
         size: &Option<u64>,
         serializer: S,
@@ -67,7 +67,7 @@ pub(crate) mod size {
     }
 }
 
-/// Times: `"10ms"`.
+/// Serializes durations: `"10ms"`.
 pub(crate) mod time {
     use core::fmt;
     use core::time::Duration;
@@ -116,7 +116,7 @@ pub(crate) mod time {
     }
 }
 
-/// Bytes: two hexadecimal digits each.
+/// Serializes bytes as two hexadecimal digits each.
 pub(crate) mod bytes {
     use core::fmt::{self, Write as _};
     use std::sync::Arc;

@@ -1,14 +1,16 @@
-//! The real history, which the world may not look at: the checks compare it with the world.
+//! The real history, which the simulated parts cannot read: the checks compare it with the
+//! simulation.
 //!
-//! A *chain* is a channel through its replacements: a life of a slot, its successor's, and so on.
+//! A *chain* is a channel with its replacements: a life of a slot, the life of its successor, and
+//! so on.
 
 use crate::window::{EVENTS, Emission, Life, REGIONS, Record, Slot, State, Window};
 use crate::writer::Process;
 
-/// Most processes of a history.
+/// Number of processes in a history.
 pub(crate) const PROCESSES: usize = 4;
 
-/// A life of a slot.
+/// Facts about a life of a slot.
 #[derive(Debug)]
 pub(crate) struct LifeFacts {
     pub(crate) session: usize,
@@ -16,48 +18,49 @@ pub(crate) struct LifeFacts {
     pub(crate) slot: usize,
     pub(crate) chain: usize,
     pub(crate) overwrites: bool,
-    /// Records that were committed, and the number of discarded ones, by region, since that was
-    /// begun again.
+    /// Committed records and the number of discarded records, by region, since the region's last
+    /// reset.
     pub(crate) committed: [Vec<Record>; REGIONS],
     pub(crate) discarded: [u64; REGIONS],
-    /// Records whether it can record an event, and whether a process can record in it, and when
-    /// they last could: there may be no record without both, though a thread that sleeps between
-    /// the word and its decision finds them at two moments.
+    /// The events that the slot can record, and the processes that can record in it, with the last
+    /// time of each. Every record needs both, though a thread that sleeps between the word and its
+    /// decision may observe them at two moments.
     means: CapabilityTimes<EVENTS>,
     takes: CapabilityTimes<PROCESSES>,
-    /// True if nothing is promised of its records: it was overwritten, or a thread was stopped with
-    /// a claim on it for longer than any wait, or it was being cleared when its recorder died.
+    /// True if nothing is promised for the slot's records: a program overwrote it, or a thread was
+    /// stopped with a claim for longer than any wait, or its recorder died while clearing it.
     pub(crate) is_tainted: bool,
-    /// It is being cleared.
+    /// True while the slot is being cleared.
     pub(crate) is_clearing: bool,
-    /// Its streams are complete.
+    /// True if the slot's streams are complete.
     pub(crate) is_complete: bool,
-    /// A request to stop was answered.
+    /// True if a request to stop was answered.
     pub(crate) is_stopped: bool,
 }
 
-/// The records due to a chain.
+/// The records that must be in a chain.
 #[derive(Debug, Default)]
 struct DueRecords {
     is_due: [[bool; PROCESSES]; EVENTS],
-    /// When it was not, last.
+    /// The last time when a record was not due.
     undue_at: [[u64; PROCESSES]; EVENTS],
 }
 
-/// One call of a tracepoint, from the load of the enable word on.
+/// Facts about one call of a tracepoint, from the load of the enable word on.
 #[derive(Debug)]
 pub(crate) struct EmissionFacts {
     pub(crate) event: usize,
     pub(crate) process: usize,
     loaded_at: u64,
-    /// The slots that it came to, by its bits or as successors, with whose they were.
+    /// The slots that the call visited, by its bits or as successors, with their lives at that
+    /// time.
     slots: Vec<(usize, Option<Life>)>,
     due: Vec<usize>,
-    /// Lives in which it was recorded or counted.
+    /// The lives in which the call was recorded or counted.
     outcomes: Vec<Life>,
-    /// True if its thread was stopped inside a claim for longer than any wait.
+    /// True if the thread was stopped inside a claim for longer than any wait.
     pub(crate) is_outlived: bool,
-    /// True if it followed the most successors that a record follows.
+    /// True if the call followed as many successors as possible.
     pub(crate) is_tired: bool,
 }
 
@@ -66,26 +69,26 @@ pub(crate) struct Ledger {
     pub(crate) lives: Vec<LifeFacts>,
     chains: Vec<DueRecords>,
     emissions: Vec<EmissionFacts>,
-    /// Sessions that were overwritten.
+    /// Sessions that a faulty program overwrote.
     tainted: Vec<usize>,
-    /// Bits that a program which died while it described an event may have left wrong.
+    /// Bits that may be wrong because a program died while it described an event.
     left: Vec<(usize, Life)>,
     /// Bits that a constructor has left to the recorder, and reported.
     reported: Vec<(usize, Life)>,
-    /// Bits that a constructor has set which had slept since another life of the slot: the event
-    /// may have no id in this one.
+    /// Bits that a constructor has set after it slept through the end of a slot's life: in the
+    /// current life, the event may have no id.
     stray: Vec<(usize, Life)>,
-    /// Events whose word a constructor took for what it had read, where it was the same again: a
-    /// bit does not say whose it is, nor since when.
+    /// Events whose word changed and changed back before a constructor's exchange: a bit does not
+    /// show to which life it belongs.
     doubtful: Vec<usize>,
-    /// Number of emissions that were excused because the slot that they had found was another's.
+    /// Number of emissions that were excused because a slot that they visited got another life.
     pub(crate) excused: u64,
-    /// Emissions that had to be, and were, in one place.
+    /// Number of emissions that were due, and recorded, in exactly one place.
     pub(crate) due: u64,
 }
 
 impl Ledger {
-    /// A slot begins a life, perhaps in the place of another one.
+    /// Begins a life of a slot, perhaps as the successor of another life.
     pub(crate) fn begin_life(
         &mut self,
         (session, class): (usize, u32),
@@ -115,7 +118,7 @@ impl Ledger {
         self.lives.len() - 1
     }
 
-    /// Overwrites the words of a session.
+    /// Notes that a faulty program has overwritten the words of a session.
     pub(crate) fn taint(&mut self, session: usize) {
         self.tainted.push(session);
         for life in self.lives.iter_mut().filter(|life| life.session == session) {
@@ -127,12 +130,12 @@ impl Ledger {
         self.tainted.contains(&session)
     }
 
-    /// Bits that a constructor has in hand and may be wrong about.
+    /// Notes a bit that a dead constructor may have left wrong.
     pub(crate) fn note_left_bit(&mut self, event: usize, life: Option<Life>) {
         self.left.extend(life.map(|life| (event, life)));
     }
 
-    /// Notes bits that a constructor has set wrongly, and leaves to the recorder.
+    /// Notes a bit that a constructor has set wrongly, and left to the recorder.
     pub(crate) fn note_reported_bit(&mut self, event: usize, life: Option<Life>) {
         self.reported.extend(life.map(|life| (event, life)));
     }
@@ -142,18 +145,18 @@ impl Ledger {
         self.reported.contains(&(event, life))
     }
 
-    /// A bit is set for a life that was not looked at before. It is a bit too many (0007), until
-    /// the recorder has come to the event: nothing is due because of it.
+    /// Notes a bit that was set for another life than the constructor read. Until the recorder has
+    /// updated the event, the bit is surplus (0007): it makes nothing due.
     pub(crate) fn note_stray_bit(&mut self, event: usize, life: Option<Life>) {
         self.stray.extend(life.map(|life| (event, life)));
     }
 
-    /// It is off.
+    /// Notes that a bit was cleared.
     pub(crate) fn clear_bit(&mut self, event: usize, life: Option<Life>) {
         self.stray.retain(|&(of, whose)| Some(whose) != life || of != event);
     }
 
-    /// An event may have two bits for one chain from here on.
+    /// Notes that an event may have two bits for one chain from now on.
     pub(crate) fn note_doubtful_event(&mut self, event: usize) {
         self.doubtful.push(event);
     }
@@ -164,7 +167,7 @@ impl Ledger {
     }
 
     /// Returns true if a dead constructor, or a process that overwrote a session, may have left a
-    /// bit in a slot since it became free.
+    /// bit in a slot that became free.
     pub(crate) fn may_be_left_in(&self, event: usize, slot: usize) -> bool {
         let mut lives = self.lives.iter().enumerate().filter(|(_, life)| life.slot == slot);
         lives.any(|(life, facts)| {
@@ -172,14 +175,14 @@ impl Ledger {
         })
     }
 
-    /// The recorder has made the bit right.
+    /// Notes that the recorder has corrected a bit.
     pub(crate) fn note_corrected_bit(&mut self, event: usize, life: Option<Life>) {
         for wrong in [&mut self.left, &mut self.reported, &mut self.stray] {
             wrong.retain(|&(of, whose)| Some(whose) != life || of != event);
         }
     }
 
-    /// Takes note of who records what, at `now`.
+    /// Notes which slots record which events of which processes, at `now`.
     pub(crate) fn observe(
         &mut self,
         window: &Window,
@@ -193,7 +196,7 @@ impl Ledger {
         let mut selected = vec![SelectedBits::default(); self.chains.len()];
         for (index, slot) in window.slots.iter().enumerate() {
             let Some(life) = slot.life.filter(|_| slot.state != State::Free) else { continue };
-            // Who recovers ends a session's slots in any order.
+            // A recovery ends a session's slots in any order.
             let has_heir = slot.successor.is_none_or(|heir| {
                 let heir = &window.slots[heir];
                 let is_kin = |of: Life| self.lives[of].chain == self.lives[life].chain;
@@ -205,15 +208,15 @@ impl Ledger {
                 let mut wrong = self.left.iter().chain(&self.reported);
                 let is_unsure = in_hand(event, index) || wrong.any(|&of| of == (event, life));
                 let is_stray = self.stray.contains(&(event, life));
-                // Also while it is stopped: who found the bit before it was cleared may sleep
-                // until it is started again.
+                // Applies to stopped slots, too: a thread that found the bit before it was cleared
+                // may sleep until the slot is started again.
                 facts.means.now[event] |=
                     slot.selects[event] || bit && (slot.is_changing || is_unsure);
                 for (number, process) in processes.iter().enumerate() {
                     let takes = slot.processes.select(process.pid, process.executable);
                     facts.takes.now[number] |=
                         slot.is_unpublished || takes && slot.state == State::Active;
-                    // The one that has it in hand: only the recorder takes a bit away. A recorder
+                    // A constructor may work on the bit: only the recorder clears it. A recorder
                     // that was killed while bits moved has left some between two slots.
                     let is_cut_short = slot.is_left && slot.is_changing;
                     let is_sure = has_heir && takes && !slot.is_unpublished && !is_cut_short;
@@ -229,7 +232,7 @@ impl Ledger {
         }
     }
 
-    /// A thread loads an enable word.
+    /// Notes that a thread loads an enable word.
     pub(crate) fn begin_emission(
         &mut self,
         window: &Window,
@@ -239,7 +242,7 @@ impl Ledger {
     ) -> Emission {
         let word = window.words[event];
         let bits = (0..window.slots.len()).filter(|slot| word >> slot & 1 != 0);
-        // A bit of a slot that is being built, or is free, is one of an earlier life.
+        // A bit of a slot that is being built, or is free, belongs to an earlier life.
         let life_of = |slot: &Slot| match slot.state {
             State::Active | State::Ending => slot.life,
             State::Free | State::Building => None,
@@ -262,7 +265,8 @@ impl Ledger {
         &mut self.emissions[emission]
     }
 
-    /// Notes a record that is committed in a region: late, if it will not be written any more.
+    /// Notes a record that is committed in a region; `is_late`: the record will not be written any
+    /// more.
     pub(crate) fn commit_record(
         &mut self,
         life: Life,
@@ -271,8 +275,8 @@ impl Ledger {
     ) -> Result<(), String> {
         let emission = &self.emissions[record.emission];
         let (event, process, since) = (emission.event, emission.process, emission.loaded_at);
-        // Design §3.3, 0007 "rules": nothing that was not asked for, of the channel, whichever life
-        // of it the record comes to.
+        // Design §3.3, 0007 "rules": a channel has no record that its rules did not select, in any
+        // of its lives.
         let chain = self.lives[life].chain;
         let could = |of: &LifeFacts| {
             of.chain == chain && of.means.since(event, since) && of.takes.since(process, since)
@@ -281,7 +285,7 @@ impl Ledger {
             return Err(format!("life {life} has event {event}, which nobody asked it to record"));
         }
         let facts = &mut self.lives[life];
-        // 0007 "stop": nothing is recorded afterwards.
+        // 0007 "stop": no record is committed afterwards.
         if facts.is_stopped && !facts.is_tainted && !emission.is_outlived {
             return Err(format!("life {life} was stopped, and something is committed in it"));
         }
@@ -293,14 +297,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// A record finds no room, and is counted in a region.
+    /// Notes that a record found no room, and was counted in a region.
     pub(crate) fn discard_record(&mut self, life: Life, region: usize, emission: Emission) {
         self.lives[life].discarded[region] += 1;
         self.emissions[emission].outcomes.push(life);
     }
 
-    /// Forgets what was recorded in a region, and what was counted there: also by writers that were
-    /// on their way when the session was stopped for it, and find no room meanwhile.
+    /// Discards the records and counts of a region. Writers that began before the session was
+    /// stopped for this may still find no room and count.
     pub(crate) fn clear_region(&mut self, life: Life, region: usize) {
         let facts = &mut self.lives[life];
         facts.committed[region].clear();
@@ -308,20 +312,20 @@ impl Ledger {
         facts.is_clearing = true;
     }
 
-    /// Its streams are gone, too.
+    /// Notes that the streams of a life are cleared, too.
     pub(crate) fn note_cleared(&mut self, life: Life) {
         self.lives[life].is_clearing = false;
     }
 
-    /// A thread is through with an emission: where it was due it is, once; elsewhere not twice
-    /// (design §3.3; 0007 "contexts, sizes, loss mode": neither lost nor doubled).
+    /// Checks a finished emission: it is once in every chain where it was due, and in no chain
+    /// twice (design §3.3; 0007 "contexts, sizes, loss mode": neither lost nor doubled).
     pub(crate) fn finish_emission(
         &mut self,
         window: &Window,
         emission: Emission,
     ) -> Result<(), String> {
         let facts = &self.emissions[emission];
-        // 0007: who slept while a slot that it had come to became another's cannot know.
+        // 0007: a thread that slept while one of its slots got another life cannot notice that.
         let is_lost = facts.slots.iter().any(|&(slot, life)| window.slots[slot].life != life);
         let is_twice = is_lost || self.doubtful.contains(&facts.event);
         for chain in 0..self.chains.len() {
@@ -357,8 +361,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Returns true if a slot on the way from an emission's slot to the chain's last one is
-    /// another's by now: then no writer finds the way.
+    /// Returns true if a slot between an emission's slot and the chain's last slot has another life
+    /// now: then no writer finds the way.
     fn is_cut(&self, window: &Window, emission: &EmissionFacts, chain: usize) -> bool {
         let is_kin = |life: &Life| self.lives[*life].chain == chain;
         let found = emission.slots.iter().filter_map(|slot| slot.1).filter(is_kin).min();
@@ -370,21 +374,21 @@ impl Ledger {
 }
 
 impl EmissionFacts {
-    /// It follows to a successor.
+    /// Notes that the emission follows to a successor.
     pub(crate) fn note_successor(&mut self, slot: usize, life: Option<Life>) {
         self.slots.push((slot, life));
     }
 }
 
 impl LifeFacts {
-    /// Before it is looked at anew: what it can record now it could until now.
+    /// Ends the current observation: abilities until now count until `now`.
     fn note(&mut self, now: u64) {
         self.means.note(now);
         self.takes.note(now);
     }
 }
 
-/// The members of a set that can do something, and when each last could.
+/// For each member of a set: if it is able now, and when it was last able.
 #[derive(Debug)]
 struct CapabilityTimes<const COUNT: usize> {
     now: [bool; COUNT],
@@ -411,12 +415,12 @@ impl<const COUNT: usize> CapabilityTimes<COUNT> {
     }
 }
 
-/// The events that a chain's rules select, by event and process, and whether its bit is set.
+/// For each event and process that a chain's rules select: the state of the event's bit.
 type SelectedBits = [[Option<bool>; PROCESSES]; EVENTS];
 
 impl DueRecords {
-    /// Once a bit is on, what its rules select is due for as long as they do, whatever becomes of
-    /// the bit: it may be cleared only for a reason.
+    /// Once a bit is set, the events that the rules select are due as long as the rules select
+    /// them, even if the bit is cleared: that needs a reason.
     fn observe(&mut self, selected: &SelectedBits, now: u64) {
         let is_due = self.is_due.iter_mut().flatten();
         let undue_at = self.undue_at.iter_mut().flatten();

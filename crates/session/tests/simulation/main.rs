@@ -1,14 +1,15 @@
-//! Thousands of histories of sessions, each from a seed: the recorder's decisions
-//! (`trackway_session::machine`) as they are, and around them a world that stands in for window,
-//! writers, files and users, in which anything may happen between any two steps.
+//! Simulates thousands of histories of sessions, each from a seed. The recorder's decisions
+//! (`trackway_session::machine`) are real; window, writers, files and users are simulated, and
+//! anything may happen between two steps.
 //!
-//! The checks, after every step or at the end, are design §3 (nothing lost that is not counted, no
-//! process harmed), docs/design/0007-sessions.md (what each change may lose or double), and the
-//! promises in the machine's own head. The checks know the real history ([`ledger`]); the world
-//! does not. [`mistakes`] are rules broken on purpose, which the checks must find.
+//! The checks, after every step or at the end, are design §3 (no uncounted losses, no harm to
+//! processes), docs/design/0007-sessions.md (what each change may lose or double), and the
+//! machine's documented invariants. The checks use the real history ([`ledger`]); the simulated
+//! parts cannot read it. [`mistakes`] break rules deliberately, and the checks must detect each
+//! mistake.
 //!
 //! `TRACKWAY_SIMULATION_SEED=n` plays one history and prints it; `TRACKWAY_SIMULATION_RUNS=n` plays
-//! as many, from `TRACKWAY_SIMULATION_FROM=n` on.
+//! n histories, beginning with seed `TRACKWAY_SIMULATION_FROM=n`.
 
 mod ledger;
 mod mistakes;
@@ -22,19 +23,19 @@ mod writer;
 use mistakes::Mistake;
 use simulation::{Facts, Simulation};
 
-/// Histories, unless told otherwise.
+/// Default number of histories.
 const HISTORIES: u64 = 2000;
-/// Histories in which each mistake must be seen: some need a thread that sleeps through two lives
-/// of a slot.
+/// Number of histories that must detect each mistake: some mistakes need a thread that sleeps
+/// through two lives of a slot.
 const MISTAKEN_RUNS: u64 = 10_000;
-/// Lines of a history that are printed where it fails.
+/// Number of lines that are printed of a failed history.
 const LOG_LINES: usize = 50;
 
 fn read_env_number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Says which history it was, should the machine panic in it.
+/// The seed of the current history, which is printed if the machine panics.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -51,7 +52,7 @@ fn play_history(seed: u64, mistake: Option<Mistake>) -> Result<Facts, String> {
     world.play().map(|()| world.facts.clone())
 }
 
-/// Plays it again, for a person.
+/// Plays a history again and returns its log.
 fn replay_with_log(seed: u64, mistake: Option<Mistake>, lines: usize) -> String {
     let mut world = Simulation::new(seed, mistake, true);
     let result = world.play();
@@ -78,7 +79,7 @@ fn histories_keep_the_invariants() {
         }
     }
     let sum = |of: fn(&Facts) -> u64| all.iter().map(of).sum::<u64>();
-    // What a history is about must happen in some of them.
+    // The situations to test must occur in some histories.
     for (what, count) in [
         ("commits", sum(|facts| facts.commits)),
         ("records discarded", sum(|facts| facts.discards)),

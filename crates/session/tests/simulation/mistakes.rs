@@ -1,86 +1,87 @@
-//! Possible mistakes: some history among the usual ones must catch each of them.
+//! Possible mistakes: some history among the usual ones must detect each mistake.
 
-/// A rule of the recorder, of writers or of the machine that is broken.
+/// A broken rule of the recorder, of writers or of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mistake {
-    // The recorder.
-    /// When an event moves, the old bit is cleared first, then the new one set.
+    // Mistakes of the recorder.
+    /// When an event moves, the recorder clears the old bit before it sets the new one.
     MovedInTwoSteps,
-    /// The old slot names no successor.
+    /// The old slot has no successor.
     NoSuccessor,
-    /// It names it after the bits have moved.
+    /// The old slot gets its successor after the bits have moved.
     SuccessorLate,
-    /// Events get no id in the successor before its bit is set.
+    /// Events get no id in the successor before the successor's bit is set.
     NoIdInSuccessor,
-    /// Nor where rules select them.
+    /// Selected events get their bit before their id.
     BitBeforeId,
-    /// No visit to every CPU: sequences of before go on.
+    /// The recorder does not visit every CPU: old sequences continue.
     NoVisit,
-    /// Claims are not waited for.
+    /// The recorder does not wait for claims.
     ClaimsNotWaitedFor,
-    /// Memory is given back while a writer has a claim.
+    /// The recorder gives memory back while a writer has a claim.
     ClaimedMemoryGivenBack,
-    /// A claim is taken from a thread that lives.
+    /// The recorder takes a claim from a live thread.
     ClaimOfTheLivingFreed,
-    /// The generation is raised before what it is raised for.
+    /// The recorder changes the generation before the state that the generation announces.
     GenerationBeforeState,
-    /// Rules for processes change without a generation.
+    /// The rules for processes change, but not the generation.
     ProcessesWithoutGeneration,
-    /// A channel in the place of another one has none of its filters.
+    /// A replacement channel has none of the old channel's filters.
     FiltersForgotten,
-    /// Records in memory are appended to whatever the file has.
+    /// The recorder appends records from memory to any contents of the file.
     AppendedAnywhere,
-    /// Records that a full disk did not take count as written.
+    /// Records that a full disk rejected count as written.
     FullDiskForgotten,
-    /// A session that is stopped records after it was cleared.
+    /// A stopped session records after it was cleared.
     ClearStarts,
-    /// A snapshot believes what may have been written over.
+    /// A snapshot contains records that may have been overwritten.
     SnapshotTrustsAll,
-    /// A snapshot counts as progress.
+    /// A snapshot counts as progress of the stream.
     SnapshotMovesProgress,
-    // Writers.
-    /// The generation is not checked within a sequence.
+    // Mistakes of writers.
+    /// A writer does not check the generation within a sequence.
     GenerationUnchecked,
-    /// Nor after a claim.
+    /// A writer does not check the generation after a claim.
     ClaimUnchecked,
-    /// Nor before a record that finds no room is counted.
+    /// A writer does not check the generation before it counts a discarded record.
     DiscardUnchecked,
-    /// A constructor does not look again after it has set a bit.
+    /// A constructor does not read the rules again after it has set a bit.
     RulesNotLookedAtAgain,
-    /// It does not look for a successor.
+    /// A constructor ignores successors.
     SuccessorUnseen,
-    /// It sets the successor's bit beside the old one.
+    /// A constructor sets the successor's bit beside the old one.
     OldBitLeft,
-    /// It takes a bit back that it has set: a recorder may rely on it by now.
+    /// A constructor clears a bit that it has set: a recorder may rely on the bit by now.
     BitTakenBack,
-    /// It moves a bit to the successor: it may be another's by now.
+    /// A constructor moves a bit to the successor: the bit may have another owner by now.
     BitMovedByOthers,
-    /// It leaves a wrong bit, and does not tell the recorder.
+    /// A constructor leaves a wrong bit, and does not notify the recorder.
     WrongBitUntold,
-    /// The recorder does not look at what it is told of.
+    /// The recorder ignores notifications about bits.
     NewsUnseen,
-    /// The successor's bit is set beside one of its predecessor's that a library has set late.
+    /// The recorder sets the successor's bit beside a predecessor's bit that a library has set
+    /// late.
     LateBitLeft,
-    /// It sets a bit in whatever the word is by then.
+    /// A constructor sets a bit without checking that the word is unchanged.
     BitSetBlindly,
-    // The machine, as if it did so: what it says and is told is changed on the way.
-    /// It takes what failed as done.
+    // Mistakes of the machine, simulated by changes of its inputs and outputs.
+    /// The machine handles a failed effect like a successful one.
     RefusedIsApplied,
-    /// It takes what was done as failed.
+    /// The machine handles a successful effect like a failed one.
     DoneIsRefused,
-    /// It answers twice.
+    /// The machine answers a request twice.
     AnsweredTwice,
-    /// It forgets an answer.
+    /// The machine omits an answer.
     Unanswered,
-    /// It answers another client.
+    /// The machine answers another client.
     OtherAnswered,
-    /// It gives a class of streams twice.
+    /// The machine uses a class of streams twice.
     ClassTwice,
-    /// It goes on after the end.
+    /// The machine continues after the end.
     GoesOnAfterExit,
 }
 
-/// All of them.
+/// All mistakes.
 pub(crate) const ALL: [Mistake; 36] = {
     use Mistake::*;
     [

@@ -1,6 +1,6 @@
-//! The steps of a recorder in the window and in files for each effect, between which anything may
-//! happen: docs/design/0007-sessions.md, the window's slots in `crates/recorder`, and the order
-//! that `crates/window/src/rules.rs` gives for successors. A recovery takes the same steps.
+//! The steps of a recorder for each effect, in the window and in files. Between two steps, anything
+//! may happen: docs/design/0007-sessions.md, the window's slots in `crates/recorder`, and the order
+//! for successors in `crates/window/src/rules.rs`. A recovery takes the same steps.
 //!
 //! Longer than 600 lines: a list with an arm for each step of a recorder.
 
@@ -15,24 +15,24 @@ use crate::mistakes::Mistake;
 use crate::simulation::Simulation;
 use crate::window::{BLOCKS, CPUS, EVENTS, Processes, Progress, REGIONS, Record, SLOTS, State};
 
-/// A slot, or the channel of a class, whose slot is known when its time comes.
+/// A slot, or the channel of a class, whose slot is determined when the step is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StepTarget {
     Class(u32),
     Slot(usize),
 }
 
-/// One step.
+/// One step of a recorder.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    /// Take the slot that has been free longest, in the place of the channel of a class.
+    /// Take the slot that has been free longest, possibly to replace the channel of class `of`.
     Take {
         planned: PlannedChannel,
         of: Option<u32>,
     },
-    /// Make the trace.
+    /// Create the trace.
     Create,
-    /// Begin the control lines anew, take memory, say what the channel is.
+    /// Reset the control lines, take memory, and write the channel's configuration.
     Fill {
         planned: PlannedChannel,
         rules: bool,
@@ -48,9 +48,9 @@ pub(crate) enum Op {
     End(StepTarget),
     Raise(StepTarget),
     ClearBit(StepTarget, usize),
-    /// Make a bit what the rules say.
+    /// Set or clear a bit as the rules require.
     Apply(StepTarget, usize),
-    /// Give an event its id after the bit, where that is a mistake.
+    /// Give an event its id after its bit: the second half of a mistake.
     GiveId(StepTarget, usize),
     Visit(usize),
     WaitForClaims(StepTarget),
@@ -63,7 +63,7 @@ pub(crate) enum Op {
         new: u32,
         event: usize,
     },
-    /// The second half of a move, where that is a mistake.
+    /// Set the new bit of a moved event: the second half of a mistake.
     MoveLate {
         new: u32,
         event: usize,
@@ -82,21 +82,21 @@ pub(crate) enum Op {
         on: StepTarget,
         filters: Vec<FilterSpec>,
     },
-    /// Write what is committed to the stream; then say in the window how far that is.
+    /// Write committed records to the stream; then update the progress in the window.
     Drain(StepTarget, usize),
     Proceed(StepTarget, usize, Progress),
-    /// Write the counters of what was lost.
+    /// Write the counters of lost records.
     Total(StepTarget),
     GiveBack(StepTarget),
     Free(StepTarget),
-    /// Leave it to a recovery.
+    /// Leave the slot to a recovery.
     Leave(StepTarget),
-    /// Clear: begin a region anew, then cut the streams to nothing.
+    /// Clear a channel: reset each region, then truncate the streams.
     Begin(StepTarget, usize),
     Cut(StepTarget),
-    /// Take a region in whose claimer of before has let go.
+    /// Take over a region whose claimer of an earlier life has released it.
     Adopt(StepTarget, usize),
-    /// Read a region of a flight recorder: its head, then the records, then the head again.
+    /// Read a region of a flight recorder: its head, then its records, then its head again.
     ReadHead {
         class: u32,
         region: usize,
@@ -112,40 +112,40 @@ pub(crate) enum Op {
         head: u64,
         records: Vec<Option<Record>>,
     },
-    /// For the checks alone: the recorder is at it, or through.
+    /// Only for the checks: the recorder begins or ends a change of rules or bits.
     Changing(StepTarget, bool),
 }
 
 /// The outcome of a step.
 pub(crate) enum StepOutcome {
     Done,
-    /// Not yet: once more.
+    /// The step must be repeated.
     Wait,
     Failed(&'static str),
 }
 
-/// Steps under way.
+/// The remaining steps of an effect.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     pub(crate) ops: VecDeque<Op>,
-    /// The steps that undo it, where a step fails before anything shows.
+    /// The steps that undo the effect if a step fails before the change is visible.
     pub(crate) undo: Vec<Op>,
     pub(crate) failed: Option<&'static str>,
     pub(crate) snapshot: Option<Snapshot>,
-    /// Events of the snapshot.
+    /// Number of events in the snapshot.
     pub(crate) events: u64,
 }
 
-/// Streams on disk.
+/// The streams on disk.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     pub(crate) streams: BTreeMap<(u32, usize), Vec<Record>>,
-    /// By class: discarded, overwritten.
+    /// Numbers of discarded and overwritten records, by stream class.
     pub(crate) totals: BTreeMap<u32, (u64, u64)>,
 }
 
-/// The steps of an effect in a session with these channels. (Long, because it is a list: an arm for
-/// each effect.)
+/// Returns the steps of an effect in a session with channels of these classes. (Long, because it
+/// has an arm for each effect.)
 // Longer than 70 lines: an arm for each effect.
 pub(crate) fn script_of_effect(
     effect: &Effect,
@@ -233,7 +233,7 @@ pub(crate) fn script_of_effect(
                 ops.extend(regions);
             }
         }
-        // The window has nothing of the kernel's.
+        // The window contains no kernel events.
         Effect::SetKernel(_)
         | Effect::Answer(..)
         | Effect::ReportStatus(_)
@@ -247,13 +247,13 @@ pub(crate) fn script_of_effect(
     Script { ops: ops.into(), undo, snapshot, ..Script::default() }
 }
 
-/// The steps of a recovery of a slot.
+/// Returns the steps for the recovery of a slot.
 pub(crate) fn script_of_recovery(slot: usize, world: &Simulation) -> Script {
     let on = StepTarget::Slot(slot);
     let (mistake, mut ops) = (world.mistake, Vec::new());
     let found = &world.window.slots[slot];
-    // No writer was let in to one that was being built, and it must not look as if: its regions may
-    // be those of an earlier life.
+    // No writer was admitted to a slot that was being built. The slot must not look as if it had
+    // begun, because its regions may belong to an earlier life.
     let was_begun = found.state != State::Building;
     if was_begun {
         push_exclude(&mut ops, &[on], Op::End, mistake);
@@ -266,7 +266,7 @@ pub(crate) fn script_of_recovery(slot: usize, world: &Simulation) -> Script {
     Script { ops: ops.into(), ..Script::default() }
 }
 
-/// The steps of a look at a channel: what is complete is drained.
+/// Returns the steps that drain a channel's complete records.
 pub(crate) fn script_of_drain(class: u32) -> Script {
     let on = StepTarget::Class(class);
     let look = |region| [Op::Adopt(on, region), Op::Drain(on, region)];
@@ -274,7 +274,7 @@ pub(crate) fn script_of_drain(class: u32) -> Script {
     Script { ops, ..Script::default() }
 }
 
-/// The steps that apply the rules to all events, because some are new.
+/// Returns the steps that apply the rules to all events, after new events were added.
 pub(crate) fn script_of_rules(classes: &[u32]) -> Script {
     let apply = |class: &u32| {
         let on = StepTarget::Class(*class);
@@ -284,7 +284,7 @@ pub(crate) fn script_of_rules(classes: &[u32]) -> Script {
     Script { ops, ..Script::default() }
 }
 
-/// Returns true if the recorder finds out, when it compiles a filter, that it makes no sense.
+/// Returns true if the recorder detects an invalid filter only when it compiles the filter.
 fn fails_to_compile(filter: &FilterSpec) -> bool {
     filter.to_string().contains("$ctx.nothing")
 }
@@ -300,7 +300,7 @@ fn push_build(ops: &mut Vec<Op>, planned: &PlannedChannel, of: Option<u32>) {
 
 fn unbuild_steps(class: u32) -> Vec<Op> {
     let on = StepTarget::Class(class);
-    // As in `recovery`, without a moment in which it looks as if it had begun.
+    // As in `recovery`, the slot must never look as if it had begun.
     vec![Op::GiveBack(on), Op::Free(on)]
 }
 
@@ -310,8 +310,8 @@ fn push_activate(ops: &mut Vec<Op>, class: u32, record: bool) {
     ops.extend((0..EVENTS).map(|event| Op::Apply(on, event)));
 }
 
-/// First ACTIVE, without rules; then named as successor; then, by the old one's rules, event by
-/// event; then with rules of its own.
+/// Replaces a channel. The new slot becomes ACTIVE without rules, then the successor. Then each
+/// event moves by the old slot's rules. Then the new slot gets its own rules.
 fn push_replace(
     ops: &mut Vec<Op>,
     old: u32,
@@ -353,8 +353,8 @@ fn push_pause(ops: &mut Vec<Op>, classes: &[u32], mistake: Option<Mistake>) {
     push_exclude(ops, &all, |on| Op::Pause { on, paused: true }, mistake);
 }
 
-/// Keeps writers out of channels: first what decides, then the generation, then the bits, then a
-/// visit to every CPU and a wait for claims.
+/// Excludes writers from channels: changes the state, then the generation, then the bits, then
+/// visits every CPU and waits for claims.
 fn push_exclude(
     ops: &mut Vec<Op>,
     all: &[StepTarget],
@@ -386,7 +386,7 @@ fn push_end(ops: &mut Vec<Op>, on: StepTarget) {
 }
 
 impl Op {
-    /// Returns true if it may change who records which events.
+    /// Returns true if the step may change which events of which processes are recorded.
     fn decides(&self) -> bool {
         !matches!(
             self,
@@ -404,7 +404,7 @@ impl Op {
         )
     }
 
-    /// The channel or slot that it is about.
+    /// Returns the channel or slot that the step concerns.
     fn on(&self) -> Option<StepTarget> {
         match self {
             Self::Drain(on, _)
@@ -418,11 +418,11 @@ impl Op {
 }
 
 impl Script {
-    /// A step has failed: what becomes of the rest.
+    /// Handles a failed step: discards or replaces the remaining steps.
     pub(crate) fn fail(&mut self, op: &Op, why: &'static str) {
         self.failed = Some(why);
         match op {
-            // What could not be written stays in the buffers, for the next try or a recovery.
+            // Unwritten records stay in the buffers, for the next attempt or a recovery.
             Op::Drain(on, _) | Op::Total(on) => {
                 let frees = self.ops.iter().any(|op| matches!(op, Op::Free(of) if of == on));
                 self.ops.retain(|op| op.on() != Some(*on));
@@ -436,7 +436,7 @@ impl Script {
 }
 
 impl Simulation {
-    /// Returns the slot of the channel of a class of the session that is at work.
+    /// Returns the slot of the channel of a class, in the session that has the current turn.
     pub(crate) fn slot_of_class(&self, class: u32) -> Option<usize> {
         let channels = &self.sessions[self.at_work?].channels;
         channels.iter().find(|channel| channel.0 == class).map(|channel| channel.1)
@@ -449,7 +449,7 @@ impl Simulation {
         }
     }
 
-    /// Takes one step; those that come of it are put before the others.
+    /// Takes one step; puts resulting steps before the remaining ones.
     pub(crate) fn carry_out(
         &mut self,
         op: &Op,
@@ -499,8 +499,7 @@ impl Simulation {
         Ok(StepOutcome::Done)
     }
 
-    /// Carries out a step that concerns one slot. (Long, because it is a list: an arm for each
-    /// step.)
+    /// Takes a step that concerns one slot. (Long, because it has an arm for each step.)
     // Longer than 70 lines: an arm for each step.
     fn carry_out_on(&mut self, op: &Op, script: &mut Script) -> Result<StepOutcome, String> {
         let (Op::Activate { on, .. }
@@ -612,8 +611,8 @@ impl Simulation {
 
     fn take(&mut self, planned: &PlannedChannel, of: Option<u32>) -> Result<StepOutcome, String> {
         let Some(session) = self.at_work else { return Ok(StepOutcome::Done) };
-        // 0007: 32 channels at a time, of all sessions. Which slot has been free longest matters to
-        // those who sleep on their way to it.
+        // 0007: all sessions together have at most 32 channels. The choice of the longest free slot
+        // matters for threads that sleep on their way to a slot.
         let slots = &self.window.slots;
         let free = (0..SLOTS).filter(|&slot| slots[slot].state == State::Free);
         let Some(index) = free.min_by_key(|&slot| slots[slot].freed_at) else {
@@ -664,8 +663,7 @@ impl Simulation {
         StepOutcome::Done
     }
 
-    /// Gives the event an id, and sets its bit, where one of the slot's predecessor's is in place
-    /// of that; or clears it.
+    /// Gives the event an id and sets its bit, in place of a predecessor's bit, or clears its bit.
     fn apply(&mut self, index: usize, event: usize) {
         let is_forgotten = self.mistake == Some(Mistake::LateBitLeft);
         let late = if is_forgotten { 0 } else { self.predecessors(index) };
@@ -682,7 +680,7 @@ impl Simulation {
         self.ledger.note_corrected_bit(event, life);
     }
 
-    /// The bits of the slots of the same session that name this one as successor.
+    /// Returns the bits of slots of the same session that have this slot as successor.
     pub(crate) fn predecessors(&self, index: usize) -> u32 {
         let slots = &self.window.slots;
         let precedes = |slot: &usize| {
@@ -696,7 +694,7 @@ impl Simulation {
             .fold(0, |bits, slot| bits | 1 << slot)
     }
 
-    /// One exchange: where the old bit is set it is cleared, and the new one set.
+    /// Moves an event by one exchange: if the old bit is set, clears it and sets the new one.
     fn move_event(&mut self, old: u32, new: u32, event: usize, script: &mut Script) {
         let Some((from, to)) = self.slot_of_class(old).zip(self.slot_of_class(new)) else { return };
         if !self.window.has_bit(event, from) {
@@ -714,12 +712,12 @@ impl Simulation {
         }
     }
 
-    /// Waits until no running thread holds a claim; claims of the dead are freed.
+    /// Waits until no running thread holds a claim; frees claims of dead threads.
     fn wait_for_claims(&mut self, index: usize) -> StepOutcome {
         for region in 0..REGIONS {
             let Some(owner) = self.window.slots[index].regions[region].owner else { continue };
             let Some(writer) = self.writers.get(owner) else {
-                // No thread has this number: the word was overwritten.
+                // No thread has this number: a program overwrote the word.
                 self.window.slots[index].regions[region].owner = None;
                 continue;
             };
@@ -740,8 +738,8 @@ impl Simulation {
         StepOutcome::Done
     }
 
-    /// Writes what is committed behind what the window says is written: what is beyond that in the
-    /// file was written by who died, or by a try that failed.
+    /// Writes committed records at the position that the window has as written. A dead recorder or
+    /// a failed attempt wrote the bytes after that position.
     fn drain(
         &mut self,
         index: usize,
@@ -750,7 +748,7 @@ impl Simulation {
     ) -> StepOutcome {
         let slot = &self.window.slots[index];
         let region = &slot.regions[number];
-        // A flight recorder is written when it ends.
+        // A flight recorder is written only when it ends.
         let is_flying = slot.overwrites && slot.state == State::Active;
         if region.is_foreign || region.ring.is_empty() || slot.is_complete || is_flying {
             return StepOutcome::Done;
@@ -794,7 +792,7 @@ impl Simulation {
         StepOutcome::Done
     }
 
-    /// Returns true if a live thread may still write into the slot's memory.
+    /// Returns true if a live thread may still write to the slot's memory.
     fn is_claimed(&self, index: usize) -> bool {
         let owners = self.window.slots[index].regions.iter().filter_map(|region| region.owner);
         let mut held = owners.filter(|&owner| {
@@ -815,7 +813,7 @@ impl Simulation {
         }
     }
 
-    /// Frees the slot, or leaves it, complete, until its claims are let go.
+    /// Frees the slot, or leaves it, marked as complete, until all claims are released.
     fn free(&mut self, index: usize) {
         self.forget(index);
         let slot = &mut self.window.slots[index];
@@ -827,15 +825,15 @@ impl Simulation {
         }
     }
 
-    /// The slot is its recorder's no more.
+    /// Removes the slot from its recorder's channels.
     fn forget(&mut self, index: usize) {
         if let Some(session) = self.at_work {
             self.sessions[session].channels.retain(|channel| channel.1 != index);
         }
     }
 
-    /// Cuts the streams to nothing. If the recorder dies before that, what was to be forgotten may
-    /// be there still.
+    /// Truncates the streams. If the recorder dies before this step, cleared records may still
+    /// exist.
     fn cut(&mut self, index: usize) {
         let slot = &self.window.slots[index];
         for region in 0..REGIONS {
@@ -847,8 +845,8 @@ impl Simulation {
         }
     }
 
-    /// Writes a region's part of a snapshot: what was copied, but for what may have been written
-    /// over meanwhile.
+    /// Writes a region's part of a snapshot: the copied records, except those that may have been
+    /// overwritten meanwhile.
     fn take_snapshot(
         &mut self,
         class: u32,
@@ -888,7 +886,7 @@ pub(crate) fn processes_of(spec: &ChannelSpec) -> Processes {
     Processes { pids: spec.pids.clone(), executables: spec.executables.clone() }
 }
 
-/// A process that is not there cannot be found in its namespace.
+/// Returns true if a process does not exist and so cannot be found in its namespace.
 fn has_no_process(spec: &ChannelSpec) -> bool {
     spec.pids.iter().any(|&pid| pid as usize > PROCESSES)
 }

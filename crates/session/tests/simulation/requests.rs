@@ -1,4 +1,4 @@
-//! The requests of users: sense and nonsense.
+//! Generates requests of users, valid and invalid.
 
 use core::time::Duration;
 
@@ -9,7 +9,7 @@ use trackway_testkit::Random;
 const CHANNELS: [&str; 4] = ["channel0", "a", "b", "../etc"];
 const PATTERNS: [&str; 9] =
     ["*", "app", "db:*", "*:noise", "!*:noise", "!db", "net:send", "app:start", "!*"];
-/// The last two make no sense: as text, and once it is compiled.
+/// The last two filters are invalid: one as text, the other only when it is compiled.
 const FILTERS: [&str; 6] =
     ["size > 5", "sample(1/10)", "name == \"a*\"", "", "size >", "$ctx.nothing > 5"];
 const SIZES: [Option<u64>; 4] = [None, None, Some(1 << 20), Some(3)];
@@ -31,7 +31,7 @@ pub(crate) fn random_session(random: &mut Random) -> SessionSpec {
     if random.once_in(3) {
         spec.channels[0].mode = Mode::Overwrite;
     }
-    // The creator of a session has checked its specification.
+    // The creator of a session checks the specification before.
     if spec.check().is_ok() { spec } else { SessionSpec::default() }
 }
 
@@ -101,14 +101,14 @@ fn random_change(random: &mut Random) -> ChannelChange {
     change
 }
 
-/// Another channel in the place of the first.
+/// Returns a request that replaces the first channel by one with other contexts.
 pub(crate) fn random_context_change(random: &mut Random) -> Request {
     let contexts = Some(vec![(*random.pick(&["vtid", "vpid", "procname"])).into()]);
     let change = ChannelChange { contexts, ..ChannelChange::default() };
     Request::SetChannel { channel: CHANNELS[0].into(), change }
 }
 
-/// Anything; seldom the end.
+/// Returns a random request, which rarely ends the session.
 pub(crate) fn random_request(random: &mut Random) -> Request {
     let mut name = || (*random.pick(&CHANNELS)).to_owned();
     let (some, other) = (name(), name());

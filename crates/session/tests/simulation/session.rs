@@ -1,5 +1,5 @@
-//! A session's recorder as a process: it asks its machine what to do, does it step by step, and
-//! answers. Here is checked what is said.
+//! A session's recorder as a process: it requests effects from its machine, carries them out step
+//! by step, and answers requests. The checks of answers are here.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -13,37 +13,37 @@ use crate::simulation::{Simulation, TURN_NS};
 use crate::window::{EVENTS, Processes, State};
 use crate::writer::Writer;
 
-/// The state of a recorder.
+/// The state of a recorder process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecorderState {
     Running,
-    /// Another one took its session over.
+    /// Another recorder took its session over.
     Lost,
-    /// It has said all that it had to say.
+    /// The recorder has ended regularly.
     Exited,
     Killed,
 }
 
-/// A request's content: `None` is the session's beginning.
+/// A client and its request: `None` is the session's beginning.
 type PendingRequest = (Client, Option<Request>);
 
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) machine: Machine,
     pub(crate) standing: RecorderState,
-    /// Its channels: class and slot.
+    /// The session's channels: class and slot.
     pub(crate) channels: Vec<(u32, usize)>,
     pub(crate) pending: VecDeque<PendingRequest>,
-    /// The current effect: a look at a channel has none.
+    /// The current effect; a drain of a channel has none.
     effect: Option<Effect>,
     pub(crate) script: Option<Script>,
-    /// `Window::news` when it looked at events last.
+    /// Value of `Window::news` when the recorder checked events last.
     news: u64,
     before: SessionImage,
     classes: BTreeSet<u32>,
 }
 
-/// The state that a refused request must leave as it was.
+/// The state that a refused request must not change.
 #[derive(Debug, PartialEq, Eq)]
 struct SessionImage {
     spec: SessionSpec,
@@ -52,7 +52,7 @@ struct SessionImage {
 }
 
 impl SessionImage {
-    /// Leaves the state of a stop, whatever else came of that.
+    /// Changes the image as a stop does in any case.
     fn stop(&mut self) {
         self.is_recording = false;
         self.channels.iter_mut().for_each(|channel| channel.is_open = false);
@@ -92,7 +92,7 @@ impl Session {
         }
     }
 
-    /// Returns true if it has nothing to do.
+    /// Returns true if the session has no requests and no steps.
     pub(crate) fn is_idle(&self) -> bool {
         self.pending.is_empty() && self.script.is_none()
     }
@@ -108,10 +108,10 @@ impl Session {
 }
 
 impl Simulation {
-    /// One step of a recorder.
+    /// Takes one step of a recorder.
     pub(crate) fn step_recorder(&mut self, number: usize) -> Result<(), String> {
         if !self.sessions[number].is_at_work() {
-            // A session that has exited has nothing more to say to any client.
+            // A session that has exited must not request more effects.
             let session = &mut self.sessions[number];
             let more = (session.standing == RecorderState::Exited)
                 .then(|| session.machine.next_effect())
@@ -136,7 +136,7 @@ impl Simulation {
         result
     }
 
-    /// Takes a step of a script; whether there is none left.
+    /// Takes a step of a script; returns true if none is left.
     pub(crate) fn run(&mut self, script: &mut Script) -> Result<bool, String> {
         let Some(op) = script.ops.pop_front() else { return Ok(true) };
         match self.carry_out(&op, script)? {
@@ -249,9 +249,9 @@ impl Simulation {
         Ok(())
     }
 
-    /// Every request is answered once, in order, by what answers it; what is refused has changed
-    /// nothing, but that a session is stopped whose buffers could not be written (the machine's
-    /// invariants).
+    /// Checks that every request gets one suitable answer, in order, and that a refused request has
+    /// changed nothing. Exception: a session whose buffers could not be written is stopped (the
+    /// machine's invariants).
     fn check_answer(
         &mut self,
         number: usize,
@@ -343,8 +343,8 @@ impl Simulation {
         }
     }
 
-    /// Between two effects: what the machine says of its channels is what is in the window, and
-    /// bits are what rules say (0007: "rules").
+    /// Checks, between two effects, that the machine's channels are those in the window, and that
+    /// bits agree with rules (0007: "rules").
     pub(crate) fn check_session(&mut self, number: usize) -> Result<(), String> {
         let session = &self.sessions[number];
         let is_checked = session.standing == RecorderState::Running
@@ -356,7 +356,7 @@ impl Simulation {
         let machine = &session.machine;
         let mut there = session.channels.clone();
         for (spec, class) in machine.channels() {
-            // A session that did not begin, or is over, has none.
+            // A session that has not begun, or is over, has no channels.
             let Some(place) = there.iter().position(|channel| channel.0 == class) else {
                 if session.channels.is_empty() && !machine.is_recording() {
                     continue;
@@ -404,7 +404,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// A recorder is killed, or finds that another one took its session.
+    /// Ends a recorder: it is killed, or finds that another recorder owns its session.
     pub(crate) fn end_recorder(&mut self, number: usize, standing: RecorderState) {
         self.log_step(|| format!("session {number} is {standing:?}"));
         let session = &mut self.sessions[number];
@@ -430,7 +430,7 @@ impl Simulation {
         }
     }
 
-    /// Takes a step of the recovery of dead recorders' sessions.
+    /// Takes a step in the recovery of abandoned sessions.
     pub(crate) fn step_recovery(&mut self) -> Result<(), String> {
         if let Some((slot, mut script)) = self.recovery.take() {
             if !self.run(&mut script)? {
@@ -451,9 +451,10 @@ impl Simulation {
         Ok(())
     }
 
-    /// Kills the recovery.
+    /// Kills the recovery process.
     pub(crate) fn kill_recovery(&mut self) {
-        // The last step of a recovery frees the slot, which may be another session's since.
+        // The last step of a recovery frees the slot, so another session may own the slot since
+        // then.
         if let Some((slot, script)) = self.recovery.take().filter(|of| !of.1.ops.is_empty()) {
             self.log_step(|| {
                 format!("who recovers slot {slot} is killed before {:?}", script.ops[0])
@@ -464,7 +465,7 @@ impl Simulation {
     }
 }
 
-/// Returns true if an answer is one to such a request.
+/// Returns true if the answer is suitable for the request.
 fn answers_request(answer: &Answer, request: Option<&Request>) -> bool {
     match answer {
         Answer::Refused(_) => true,

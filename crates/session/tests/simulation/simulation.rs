@@ -1,4 +1,4 @@
-//! One history: who gets the next turn, what goes wrong, how it ends, and what must hold then.
+//! Plays one history: schedules turns, injects faults, ends all sessions, and checks the result.
 
 use trackway_session::machine::Client;
 use trackway_session::protocol::Request;
@@ -12,16 +12,16 @@ use crate::session::{RecorderState, Session};
 use crate::window::{EVENTS, REGIONS, Record, SLOTS, State, Window};
 use crate::writer::{At, Process, Writer};
 
-/// Turns of a history before its end.
+/// Number of turns in a history before its end.
 const TURNS: u64 = 500;
-/// Most turns that it may take to its end when nothing goes wrong any more.
+/// Most turns from the last fault to the end of a history.
 const TURNS_TO_END: u64 = 20_000;
-/// Most sessions of a history.
+/// Most sessions in a history.
 const SESSIONS_MAX: usize = 4;
-/// Nanoseconds that a turn takes where time matters to the machine.
+/// Duration of a turn in ns, as the machine observes it.
 pub(crate) const TURN_NS: u64 = 50_000_000;
 
-/// Counts of what happened: a simulation that never gets there shows nothing.
+/// Counts of what happened: a history that never reaches a situation does not test it.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Facts {
     pub(crate) commits: u64,
@@ -59,19 +59,19 @@ pub(crate) struct Simulation {
     pub(crate) sessions: Vec<Session>,
     pub(crate) traces: Vec<Trace>,
     pub(crate) recovery: Option<(usize, Script)>,
-    /// The session whose recorder has its turn.
+    /// The session whose recorder has the current turn.
     pub(crate) at_work: Option<usize>,
     pub(crate) random: Random,
     pub(crate) mistake: Option<Mistake>,
     pub(crate) now: u64,
     pub(crate) is_disk_full: bool,
     pub(crate) is_memory_short: bool,
-    /// Users want other contexts all the time.
+    /// True if users request other contexts all the time.
     is_restless: bool,
-    /// True if nothing goes wrong any more, and no process comes.
+    /// True if no faults occur any more, and no processes start.
     pub(crate) is_calm: bool,
     pub(crate) facts: Facts,
-    /// The history as text, if it is to be read.
+    /// The history as text, for a replay.
     pub(crate) log: Option<Vec<String>>,
 }
 
@@ -96,7 +96,7 @@ impl Simulation {
             facts: Facts::default(),
             log: log.then(Vec::new),
         };
-        // Other sessions of the user's, which do nothing but take slots.
+        // Other sessions of the same user, which only take slots.
         if world.random.once_in(3) {
             let free = 2 + world.random.next_below(4) as usize;
             for slot in &mut world.window.slots[free..] {
@@ -142,7 +142,7 @@ impl Simulation {
         }
     }
 
-    /// Plays it to its end.
+    /// Plays the history to its end.
     pub(crate) fn play(&mut self) -> Result<(), String> {
         for _ in 0..TURNS {
             self.turn()?;
@@ -156,7 +156,7 @@ impl Simulation {
         match self.random.next_below(100) {
             0..=54 => {
                 let number = self.random.next_below(self.writers.len() as u64) as usize;
-                // Mostly a few steps at a time, as schedulers do.
+                // A thread mostly takes a few steps at a time, as with real schedulers.
                 for _ in 0..=self.random.next_below(4) {
                     self.step_thread(number)?;
                 }
@@ -187,7 +187,7 @@ impl Simulation {
 
     fn step_thread(&mut self, number: usize) -> Result<(), String> {
         let writer = &self.writers[number];
-        // Threads like to sleep where they have just read what others change.
+        // Threads sleep more often after they have read a word that others change.
         let dozes = matches!(writer.at, At::Change(..) | At::Follow { .. } | At::Discard { .. })
             && !self.is_calm
             && !self.random.once_in(12);
@@ -208,7 +208,7 @@ impl Simulation {
         }
     }
 
-    /// Lets users, the system and faulty programs act.
+    /// Simulates actions of users, the system and faulty programs.
     fn something_happens(&mut self) -> Result<(), String> {
         let number = self.random.next_below(self.sessions.len() as u64) as usize;
         let thread = self.random.next_below(self.writers.len() as u64) as usize;
@@ -264,8 +264,8 @@ impl Simulation {
         }
     }
 
-    /// Starts other programs where some were killed: with threads of other numbers, which are not
-    /// taken for the dead.
+    /// Starts other programs in place of killed ones. Their threads have new numbers, so that they
+    /// are not mistaken for dead threads.
     fn restart_processes(&mut self) {
         for number in 0..self.processes.len() {
             let process = &self.processes[number];
@@ -278,8 +278,8 @@ impl Simulation {
         }
     }
 
-    /// A faulty program overwrites the words of a session: nothing is promised of its records then,
-    /// but its recorder goes on, and all other sessions are as they were (design §3.5).
+    /// Lets a faulty program overwrite the words of a session. Then nothing is promised for its
+    /// records, but its recorder continues, and all other sessions are unaffected (design §3.5).
     fn scribble(&mut self, number: usize) {
         let Some(&(_, index)) = self.sessions[number].channels.first() else { return };
         self.ledger.taint(number);
@@ -302,8 +302,8 @@ impl Simulation {
         }
     }
 
-    /// Nothing goes wrong any more: all that was asked is answered, all sessions end, all that was
-    /// left is recovered, in so many turns.
+    /// Plays the end without faults: within `TURNS_TO_END` turns, all requests must be answered,
+    /// all sessions must end, and all abandoned slots must be recovered.
     fn end(&mut self) -> Result<(), String> {
         self.log_step(|| "from here on nothing goes wrong".into());
         self.is_calm = true;
@@ -334,7 +334,7 @@ impl Simulation {
                 return Ok(());
             }
             for number in 0..self.writers.len() {
-                // Those who still call go on for a while.
+                // Idle threads make calls for some more turns.
                 let is_idle = self.writers[number].at == At::Idle;
                 if !is_idle || self.random.once_in(8) && turn < 100 {
                     self.step_thread(number)?;
@@ -350,11 +350,11 @@ impl Simulation {
 
     fn check_end(&mut self) -> Result<(), String> {
         for (index, slot) in self.window.slots.iter().enumerate() {
-            // Those without a life are other sessions', all along.
+            // Slots without a life belong to other sessions, from beginning to end.
             if slot.life.is_some() && (slot.state != State::Free || slot.block.is_some()) {
                 return Err(format!("slot {index} is not free at the end: {slot:?}"));
             }
-            // A site whose event has a bit pays for it.
+            // An event with a bit costs time at each of its sites.
             for event in 0..EVENTS {
                 let is_excused = self.ledger.may_be_left_in(event, index) || slot.life.is_none();
                 if self.window.has_bit(event, index) && !is_excused {
@@ -371,8 +371,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Design §3.3: recorded + discarded + overwritten = emitted, and what is recorded is what was
-    /// committed, once, in order; whichever recorder wrote it, and however often it was tried.
+    /// Checks design §3.3: recorded + discarded + overwritten = emitted, and the trace has the
+    /// committed records once, in order, for any recorder and any number of attempts.
     fn check_trace(&mut self, number: usize) -> Result<(), String> {
         let life = &self.ledger.lives[number];
         if life.is_tainted {
@@ -415,7 +415,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// 0007 "snapshots": the newest, but for what may be written over at that moment, whole.
+    /// Checks 0007 "snapshots": a snapshot has all newest records, except those that may be
+    /// overwritten at that moment.
     pub(crate) fn check_snapshot(
         &self,
         life: usize,

@@ -1,7 +1,7 @@
-//! The window, as small as it can be and still be wrong: slots, enable words, regions, memory.
+//! The window in its smallest form that can show errors: slots, enable words, regions, memory.
 //!
-//! One operation here is one that happens at one moment in the real window. What takes several
-//! there takes several turns here, of [`crate::writer`] and [`crate::recorder`].
+//! One operation here is atomic in the real window. An operation of several steps takes several
+//! turns in [`crate::writer`] and [`crate::recorder`].
 
 use core::time::Duration;
 
@@ -14,16 +14,16 @@ pub(crate) const SLOTS: usize = trackway_abi::session::SESSIONS_MAX;
 pub(crate) const NAMES: [&str; 5] = ["app:start", "app:noise", "db:query", "db:noise", "net:send"];
 /// The number of events.
 pub(crate) const EVENTS: usize = NAMES.len();
-/// Processors.
+/// Number of CPUs.
 pub(crate) const CPUS: usize = 2;
-/// Regions of a slot: for each CPU one that is written by sequence and one by claim.
+/// Regions of a slot: for each CPU, one sequence region and one claim region.
 pub(crate) const REGIONS: usize = 2 * CPUS;
-/// Blocks of memory, of which a channel needs one.
+/// Number of memory blocks; a channel needs one block.
 pub(crate) const BLOCKS: usize = 6;
 
-/// A life of a slot: from its being built to its being freed. Index into the ledger.
+/// A life of a slot, from its construction to its release, as an index into the ledger's lives.
 pub(crate) type Life = usize;
-/// Index into the ledger's emissions.
+/// An emission, as an index into the ledger's emissions.
 pub(crate) type Emission = usize;
 
 /// The states of `trackway_abi::session::state`.
@@ -43,14 +43,14 @@ pub(crate) struct Record {
     pub(crate) time: u64,
 }
 
-/// The progress of a region in its stream: one store in the window.
+/// The progress of a region in its stream; in the window, one store changes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Position in the region.
+    /// The written position in the region.
     pub(crate) position: u64,
-    /// Records in the stream.
+    /// Number of records in the stream.
     pub(crate) written: usize,
-    /// Records that were overwritten before.
+    /// Number of records that were overwritten before they were written.
     pub(crate) overwritten: u64,
 }
 
@@ -61,14 +61,14 @@ pub(crate) struct Region {
     pub(crate) ring: Vec<Option<Record>>,
     pub(crate) progress: Progress,
     pub(crate) discarded: u64,
-    /// The claimer: a writer's number.
+    /// The number of the writer that holds the claim.
     pub(crate) owner: Option<usize>,
-    /// Claimed since an earlier life of the slot: not of this one until it is let go.
+    /// True if an earlier life's claim exists: until its release, this life cannot use the region.
     pub(crate) is_foreign: bool,
 }
 
 impl Region {
-    /// Begins it anew. The owner word is never anybody's but the owner's.
+    /// Resets the region. Only the owner may change the owner word.
     pub(crate) fn reset(&mut self, capacity: usize) {
         let owner = self.owner;
         let ring = vec![None; capacity];
@@ -79,21 +79,21 @@ impl Region {
         (position % self.ring.len() as u64) as usize
     }
 
-    /// Returns true if a record fits.
+    /// Returns true if the region has room for a record.
     pub(crate) fn has_room(&self, overwrite: bool) -> bool {
         let used = self.head.saturating_sub(self.progress.position);
         !self.is_foreign && (overwrite || used < self.ring.len() as u64)
     }
 
-    /// Returns the first position that no writer may be writing over.
+    /// Returns the first position that no writer can be overwriting.
     pub(crate) fn trusted(&self, overwrite: bool) -> u64 {
         let oldest = self.head.saturating_add(1).saturating_sub(self.ring.len() as u64);
         if overwrite { oldest.max(self.progress.position) } else { self.progress.position }
     }
 
-    /// The records between two positions, as they are in memory.
+    /// Returns the records between two positions, as they are in memory.
     pub(crate) fn copy(&self, from: u64, to: u64) -> Vec<Option<Record>> {
-        // Overwritten positions never mean more than there is room for.
+        // Overwritten positions cannot exceed the ring.
         let from = from.max(to.saturating_sub(self.ring.len() as u64));
         (from..to).map(|position| self.ring[self.place(position)]).collect()
     }
@@ -114,7 +114,7 @@ impl Processes {
     }
 }
 
-/// A channel's slot.
+/// The slot of a channel.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Slot {
     pub(crate) state: State,
@@ -122,9 +122,9 @@ pub(crate) struct Slot {
     pub(crate) is_paused: bool,
     pub(crate) overwrites: bool,
     pub(crate) rules: String,
-    /// The answers of the rules for each event.
+    /// For each event, true if the rules select it.
     pub(crate) selects: [bool; EVENTS],
-    /// Odd while the rules change; never begins anew.
+    /// Odd while the rules change; it is never reset.
     pub(crate) revision: u64,
     pub(crate) processes: Processes,
     pub(crate) blocking: Option<Duration>,
@@ -133,20 +133,20 @@ pub(crate) struct Slot {
     pub(crate) has_id: [bool; EVENTS],
     pub(crate) regions: [Region; REGIONS],
     pub(crate) block: Option<usize>,
-    /// Session whose it is, and class of its streams.
+    /// The session that owns the slot, and the class of its streams.
     pub(crate) session: usize,
     pub(crate) class: u32,
-    /// True if its recorder is dead, or has left it.
+    /// True if the slot's recorder is dead, or has left the slot.
     pub(crate) is_left: bool,
-    /// True if only its memory has still to be given back.
+    /// True if only the slot's memory must still be given back.
     pub(crate) is_complete: bool,
-    /// Time when it was freed; 0: it was never used.
+    /// Time when the slot was freed; 0: it was never used.
     pub(crate) freed_at: u64,
-    // What only the checks know, from here on.
+    // From here on, only the checks use these fields.
     pub(crate) life: Option<Life>,
-    /// Something that writers cache was changed, and the generation not raised yet.
+    /// True if state that writers cache was changed, but the generation not yet.
     pub(crate) is_unpublished: bool,
-    /// Rules or bits are being changed.
+    /// True while rules or bits are being changed.
     pub(crate) is_changing: bool,
 }
 
@@ -158,35 +158,35 @@ impl Slot {
         self.rules = text;
     }
 
-    /// Returns true if bits may be set.
+    /// Returns true if constructors may set bits for the slot.
     pub(crate) fn is_open(&self) -> bool {
         self.state == State::Active && !self.is_paused
     }
 }
 
-/// Returns true if rules select an event: written again from docs/design/0007, without levels, as a
-/// second opinion on what `ChannelSpec::rules_text` makes of requests.
+/// Returns true if rules select an event. Implemented again from docs/design/0007, without levels,
+/// to check the results of `ChannelSpec::rules_text`.
 pub(crate) fn rules_select(text: &str, name: &str) -> bool {
     let matches = |pattern: &str| glob_matches(pattern.as_bytes(), name.as_bytes());
     let excluded = text.lines().filter_map(|line| line.strip_prefix('!')).any(matches);
     !excluded && text.lines().any(|line| !line.starts_with('!') && matches(line))
 }
 
-/// All of it.
+/// The whole window.
 #[derive(Debug)]
 pub(crate) struct Window {
     pub(crate) slots: Vec<Slot>,
-    /// Enable words.
+    /// The enable word of each event.
     pub(crate) words: [u32; EVENTS],
-    /// Number of changes of each, unknown to the world: for the checks.
+    /// Number of changes of each enable word, for the checks only.
     pub(crate) changes: [u64; EVENTS],
-    /// Events that are in the table.
+    /// True for each event that is in the table.
     pub(crate) is_ready: [bool; EVENTS],
-    /// `events_revision`: raised when there is one more, or a bit that the recorder must look at.
+    /// `events_revision`: incremented for a new event, or for a bit that the recorder must check.
     pub(crate) news: u64,
-    /// The life that each block of memory belongs to.
+    /// The life that owns each block of memory.
     pub(crate) blocks: [Option<Life>; BLOCKS],
-    /// True if anything but records has changed since the ledger looked.
+    /// True if anything except records has changed since the ledger's last observation.
     pub(crate) is_changed: bool,
 }
 

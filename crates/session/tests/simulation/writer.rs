@@ -1,5 +1,5 @@
 //! Threads of traced programs: `crates/agent/src/emit` and `registration`, and
-//! `crates/window/src/rules.rs`, one shared word a turn.
+//! `crates/window/src/rules.rs`, with one access to a shared word per turn.
 //!
 //! Longer than 600 lines: a list with an arm for each step of a writer.
 
@@ -7,11 +7,11 @@ use crate::mistakes::Mistake;
 use crate::simulation::Simulation;
 use crate::window::{CPUS, EVENTS, Emission, Life, Record, SLOTS, State};
 
-/// Successors that a record follows, as in the agent.
+/// Most successors that a record follows, as in the agent.
 const SUCCESSORS_MAX: usize = SLOTS;
-/// Restarts of a sequence before the record goes by claim, as in the agent.
+/// Most restarts of a sequence before the record uses a claim, as in the agent.
 const RESTARTS_MAX: usize = 16;
-/// Decisions of a constructor, as in the window.
+/// Most decisions of a constructor about one bit, as in the window.
 const TRIES_MAX: usize = 16;
 
 /// A traced process.
@@ -20,9 +20,9 @@ pub(crate) struct Process {
     pub(crate) pid: u32,
     pub(crate) executable: &'static str,
     pub(crate) is_alive: bool,
-    /// Events that its call sites know.
+    /// Events that the process's call sites have registered.
     pub(crate) knows: [bool; EVENTS],
-    /// Its decision about each slot, and the generation of that.
+    /// The process's decision about each slot, with the generation of the decision.
     decisions: [Option<(u64, bool)>; SLOTS],
 }
 
@@ -32,51 +32,51 @@ impl Process {
     }
 }
 
-/// A thread.
+/// A thread of a traced process.
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
     pub(crate) process: usize,
     pub(crate) cpu: usize,
-    /// It cannot use restartable sequences.
+    /// True if the thread cannot use restartable sequences.
     pub(crate) claims: bool,
-    /// It gets no turns: SIGSTOP, a debugger.
+    /// True if the thread gets no turns: SIGSTOP, a debugger.
     pub(crate) is_stopped: bool,
     pub(crate) at: At,
     emission: Emission,
     event: usize,
-    /// Bits of the word that it has yet to see to, and all that it found.
+    /// Bits of the word that the thread has not handled yet, and all bits that it found.
     bits: u32,
     named: u32,
     hops: usize,
     restarts: usize,
 }
 
-/// The state of a thread.
+/// The state of a thread: its next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum At {
     Idle,
-    /// To take the next bit of the word.
+    /// Take the next bit of the word.
     Next,
-    /// To load the slot's generation.
+    /// Load the slot's generation.
     Look {
         slot: usize,
     },
-    /// To decide whether it takes part.
+    /// Decide if the process takes part.
     Decide {
         slot: usize,
         generation: u64,
     },
-    /// To find the id, room, and the place in memory.
+    /// Find the event's id, room, and the place in memory.
     Plan {
         slot: usize,
         generation: u64,
     },
-    /// To begin the sequence: what was planned is checked within it.
+    /// Begin the sequence, which checks the plan.
     Check(Plan),
-    /// To copy the record beyond the head, and to commit.
+    /// Write the record after the head, and then commit it.
     Write(Plan),
     Commit(Plan),
-    /// The same by claim: to take one, to look at the generation again, …
+    /// Take a claim; then check the generation again, write, and commit.
     Claim {
         slot: usize,
         generation: u64,
@@ -89,39 +89,39 @@ pub(crate) enum At {
         region: usize,
         then: Then,
     },
-    /// There is no room: to look at the generation once more, and to count the record.
+    /// Without room: check the generation again, and count the record.
     Discard {
         slot: usize,
         generation: u64,
         region: usize,
     },
-    /// To look for the successor of a session that is over.
+    /// Find the successor of a session that is over.
     Follow {
         slot: usize,
     },
-    /// A constructor, about an event: to load the enable word.
+    /// As a constructor: load the enable word of an event.
     Describe(Describe),
-    /// To read what decides about the slot's bit.
+    /// As a constructor: read the state that decides about the slot's bit.
     Read(Describe, u32),
-    /// To change the word, if it is what it was.
+    /// As a constructor: change the word, if it is unchanged.
     Change(Describe, u32, u32),
-    /// It is through with the event: to aim the site.
+    /// As a constructor that is done with the event: enable the site.
     Aim {
         event: usize,
     },
     Dead,
 }
 
-/// The action after a claim was let go.
+/// The action after the release of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
     Next,
     Again,
-    /// There was no room in it; of the generation under which that was tried.
+    /// Count the record: the claimed region had no room, under this generation.
     Discard(u64),
 }
 
-/// The place of a record.
+/// The planned place of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) slot: usize,
@@ -129,21 +129,21 @@ pub(crate) struct Plan {
     pub(crate) region: usize,
     head: u64,
     block: usize,
-    /// The life that this was: for the checks.
+    /// The life of the slot at planning, for the checks.
     pub(crate) life: Life,
 }
 
-/// A constructor at work on one event and slot.
+/// A constructor's work on one event and slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Describe {
     pub(crate) event: usize,
     pub(crate) slot: usize,
-    /// The bit that it has set for the slot, or for its successor.
+    /// The bits that the constructor has set for the slot, or for its successor.
     own_bits: u32,
     tries: usize,
-    /// Changes of the word when it loaded it: for the checks.
+    /// Number of changes of the word at its load, for the checks.
     changes: u64,
-    /// The owner of the bit that it is about to set: for the checks.
+    /// The owner of the bit that the constructor will set, for the checks.
     bit_owner: Option<Life>,
 }
 
@@ -164,12 +164,12 @@ impl Writer {
         }
     }
 
-    /// Returns true if it is between a sequence's check and its commit.
+    /// Returns true if the thread is between a sequence's check and its commit.
     fn is_in_sequence(&self) -> bool {
         matches!(self.at, At::Write(_) | At::Commit(_))
     }
 
-    /// Returns the place where it holds a claim.
+    /// Returns the slot and region of the thread's claim.
     pub(crate) fn claim(&self) -> Option<(usize, usize)> {
         match self.at {
             At::Recheck(plan) | At::WriteClaimed(plan) | At::CommitClaimed(plan) => {
@@ -180,7 +180,7 @@ impl Writer {
         }
     }
 
-    /// The event that it has in hand, if it is one of a call.
+    /// Returns the emission of the thread's current call, if there is one.
     pub(crate) fn emission(&self) -> Option<Emission> {
         let is_other = matches!(
             self.at,
@@ -189,7 +189,7 @@ impl Writer {
         (!is_other).then_some(self.emission)
     }
 
-    /// The event and slot that a constructor is at.
+    /// Returns the event and slot on which a constructor works.
     pub(crate) fn describes(&self) -> Option<Describe> {
         match self.at {
             At::Describe(of) | At::Read(of, _) | At::Change(of, ..) => Some(of),
@@ -197,7 +197,7 @@ impl Writer {
         }
     }
 
-    /// The kernel runs something else on its CPU: a sequence begins again, from the plan.
+    /// Simulates that the kernel runs another thread on the CPU: a sequence restarts from its plan.
     pub(crate) fn preempt(&mut self) {
         if let At::Write(plan) | At::Commit(plan) = self.at {
             self.restarts += 1;
@@ -207,11 +207,11 @@ impl Writer {
 }
 
 impl Simulation {
-    /// One turn of a thread.
+    /// Takes one step of a thread.
     // Longer than 70 lines: an arm for each state.
     pub(crate) fn step_writer(&mut self, number: usize) -> Result<(), String> {
         let (cpu, at) = (self.writers[number].cpu, self.writers[number].at);
-        // It runs, so no other thread does there.
+        // The thread runs, so no other thread runs on its CPU.
         for other in 0..self.writers.len() {
             if other != number && self.writers[other].cpu == cpu {
                 self.facts.restarts += u64::from(self.writers[other].is_in_sequence());
@@ -281,11 +281,11 @@ impl Simulation {
         Ok(())
     }
 
-    /// A call site that the process knows, or a module that is loaded.
+    /// Begins a call at a registered call site, or the load of a module.
     fn begin_call(&mut self, number: usize) -> At {
         let event = self.random.next_below(EVENTS as u64) as usize;
         let process = self.writers[number].process;
-        // Modules are loaded that describe events, new ones and such as others have described.
+        // Loaded modules describe new events, and events that other modules have described.
         let is_known = self.processes[process].knows[event];
         if !is_known || !self.is_calm && self.random.once_in(8) {
             if self.is_calm || !self.random.once_in(3) {
@@ -326,7 +326,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Decides whether the process takes part: once for each generation.
+    /// Decides if the process takes part, once for each generation.
     fn decide(&mut self, number: usize, index: usize, generation: u64) -> At {
         let process = self.writers[number].process;
         let process = &mut self.processes[process];
@@ -350,7 +350,7 @@ impl Simulation {
     fn plan(&mut self, number: usize, index: usize, generation: u64) -> Result<At, String> {
         let slot = &self.window.slots[index];
         let writer = &self.writers[number];
-        // What a layout says is of the generation in which it was read.
+        // A layout is valid only for the generation in which it was read.
         let Some((life, block)) = slot.life.zip(slot.block) else {
             return Ok(At::Look { slot: index });
         };
@@ -371,10 +371,10 @@ impl Simulation {
         Ok(At::Check(Plan { slot: index, generation, region, head, block, life }))
     }
 
-    /// No room: counted where the buffer is, if the session is still what it was. Else its
-    /// successor may have room, and the count here may never be read. In the agent the addition is
-    /// some instructions after that look; a writer that is kept from it while the session ends
-    /// counts in vain.
+    /// Handles a full region: counts the record there if the session's generation is unchanged.
+    /// Otherwise a successor may have room, and this count may never be read. In the agent, some
+    /// instructions separate the check from the addition; if the session ends between them, the
+    /// count is lost.
     fn discard(&mut self, number: usize, (index, generation): (usize, u64), region: usize) -> At {
         let slot = &mut self.window.slots[index];
         if slot.generation != generation && self.mistake != Some(Mistake::DiscardUnchecked) {
@@ -405,8 +405,8 @@ impl Simulation {
 
     fn write(&mut self, number: usize, plan: Plan) -> Result<(), String> {
         let slot = &mut self.window.slots[plan.slot];
-        // Design §5, 0007 "memory": memory has no second user while a writer may write to it.
-        // (Except where a faulty program has overwritten the word that says that it may.)
+        // Design §5, 0007 "memory": while a writer may write to memory, the memory has no second
+        // user. (Except after a faulty program has overwritten the word that permits writing.)
         let is_tainted = self.ledger.lives[plan.life].is_tainted;
         if self.window.blocks[plan.block] != Some(plan.life) && !is_tainted {
             return Err(format!("thread {number} writes to memory that is another's: {plan:?}"));
@@ -438,7 +438,7 @@ impl Simulation {
         self.ledger.commit_record(plan.life, (plan.region, is_late), record)
     }
 
-    /// One of the claim regions, its own CPU's first.
+    /// Takes a claim region, beginning with the current CPU's.
     fn claim(&mut self, number: usize, index: usize, generation: u64) -> Result<At, String> {
         let slot = &mut self.window.slots[index];
         let Some((life, block)) = slot.life.zip(slot.block) else {
@@ -457,7 +457,8 @@ impl Simulation {
         Ok(At::Discard { slot: index, generation, region: 2 * cpu + 1 })
     }
 
-    /// The recorder waits for claims that it can see: this one is visible now.
+    /// Checks the generation again: the recorder waits only for visible claims, and this one is
+    /// visible now.
     fn recheck(&mut self, plan: Plan) -> Result<At, String> {
         let slot = &self.window.slots[plan.slot];
         let is_same =
@@ -465,7 +466,7 @@ impl Simulation {
         let then = if !is_same {
             Then::Again
         } else if slot.regions[plan.region].head != plan.head {
-            // Another writer committed between our look and our claim.
+            // Another writer committed between the plan and the claim.
             return Ok(At::Recheck(Plan { head: slot.regions[plan.region].head, ..plan }));
         } else if !slot.regions[plan.region].has_room(slot.overwrites) {
             Then::Discard(plan.generation)
@@ -475,8 +476,8 @@ impl Simulation {
         Ok(At::Release { slot: plan.slot, region: plan.region, then })
     }
 
-    /// The next of the successors that has the event enabled now, unless the site found its bit,
-    /// too, and so sees to it.
+    /// Follows to the next successor that has the event enabled now, unless the site also found the
+    /// successor's bit and handles it.
     fn follow(&mut self, number: usize, from: usize) -> At {
         let (word, successor) =
             (self.window.words[self.writers[number].event], self.window.slots[from].successor);
@@ -487,8 +488,8 @@ impl Simulation {
         for _ in 0..SUCCESSORS_MAX {
             let Some(successor) = self.window.slots[slot].successor else { return At::Next };
             slot = successor % SLOTS;
-            // The recorder that named it may have been killed before it was one, and the slot be
-            // another's.
+            // The named slot may belong to another session, if the recorder was killed before the
+            // successor was complete.
             let slots = &self.window.slots;
             if slots[slot].session != slots[from].session {
                 return At::Next;
@@ -504,13 +505,13 @@ impl Simulation {
                 return At::Look { slot };
             }
         }
-        // Too many in its way.
+        // There are too many successors.
         self.ledger.emission(writer.emission).is_tired = true;
         At::Next
     }
 
-    /// A constructor reads what decides about a slot's bit: `trackway_window::rules` with the word
-    /// loaded before, so that the exchange fails where the recorder has been at it meanwhile.
+    /// Reads the state that decides about a slot's bit, like `trackway_window::rules`. The word was
+    /// loaded before, so the exchange fails if the recorder has changed the word meanwhile.
     fn read(&mut self, mut of: Describe, word: u32) -> At {
         let through = self.next_slot(of);
         let slot = &self.window.slots[of.slot];
@@ -524,7 +525,7 @@ impl Simulation {
         }
         let heir = slot.successor.filter(|_| self.mistake != Some(Mistake::SuccessorUnseen));
         let target = heir.map_or(of.slot, |heir| heir % SLOTS);
-        // Who rewrites rules comes to the event afterwards.
+        // A recorder that rewrites rules updates the event afterwards.
         let is_open = slot.is_open()
             && self.window.slots[target].is_open()
             && slot.revision.is_multiple_of(2);
@@ -533,7 +534,7 @@ impl Simulation {
             self.window.slots[target].has_id[of.event] = true;
             of.bit_owner = self.window.slots[target].life;
         }
-        // Beside a bit that is to go, sites would record it twice: the recorder moves it.
+        // Beside an obsolete bit, sites would record the event twice: the recorder moves that bit.
         let late = self.predecessors(target) & word;
         let wrong = of.own_bits & !wanted;
         let into = match self.mistake {
@@ -550,7 +551,7 @@ impl Simulation {
         At::Change(of, word, into)
     }
 
-    /// A constructor leaves bits to the recorder.
+    /// Leaves bits to the recorder, and notifies it.
     fn leave_to_recorder(&mut self, of: Describe, wrong: u32) {
         if wrong == 0 || self.mistake == Some(Mistake::WrongBitUntold) {
             return;
@@ -561,7 +562,7 @@ impl Simulation {
         }
     }
 
-    /// Returns the state in which a constructor goes on.
+    /// Returns a constructor's state for the next slot.
     fn next_slot(&self, of: Describe) -> At {
         let is_there = |slot: &usize| self.window.slots[*slot].life.is_some();
         match (of.slot + 1..SLOTS).find(is_there) {
@@ -576,7 +577,7 @@ impl Simulation {
             return At::Describe(of);
         }
         let (set, cleared) = (into & !word, word & !into);
-        // It may be what it was, and have been something else in between.
+        // The word is equal, but may have changed and changed back.
         if now == word && self.window.changes[of.event] != of.changes {
             self.facts.mistaken += 1;
             self.ledger.note_doubtful_event(of.event);
@@ -594,11 +595,11 @@ impl Simulation {
         At::Describe(of)
     }
 
-    /// A thread dies with its process, or is killed.
+    /// Kills a thread, with its process or alone.
     pub(crate) fn kill_writer(&mut self, number: usize) {
         match self.writers[number].at {
             At::Describe(of) | At::Read(of, _) | At::Change(of, ..) => {
-                // Those that it has not come to, either, are the next constructor's work.
+                // The next constructor also handles the slots that this one has not reached.
                 for slot in of.slot..SLOTS {
                     self.ledger.note_left_bit(of.event, self.window.slots[slot].life);
                 }
@@ -609,15 +610,14 @@ impl Simulation {
         self.writers[number].at = At::Dead;
     }
 
-    /// A constructor leaves bits as they are, which it may have set for rules of before.
+    /// Leaves bits that a constructor may have set for old rules.
     fn leave(&mut self, of: Describe) {
         for slot in (0..SLOTS).filter(|slot| of.own_bits >> slot & 1 != 0) {
             self.ledger.note_left_bit(of.event, self.window.slots[slot].life);
         }
     }
 
-    /// Returns true if a constructor has the bit of an event in a slot in hand, and may be wrong
-    /// about it.
+    /// Returns true if a constructor works on the bit of an event in a slot; the bit may be wrong.
     pub(crate) fn is_in_hand(writers: &[Writer], event: usize, slot: usize) -> bool {
         writers.iter().any(|writer| {
             writer.describes().is_some_and(|of| {

@@ -1,9 +1,9 @@
-//! A process that does one thing when this one has ended, however it did: it removes a folder, as
-//! the user that this one was.
+//! A helper process that removes a folder when this process has ended, in any way. It keeps the
+//! user that this process was.
 //!
-//! It is a fork that runs no program and that no signal but SIGKILL reaches. It has no descriptors
-//! but those it needs, so that no process waits for it, and after fork(2) it does what a process
-//! with several threads may do then: system calls.
+//! The helper is a fork that runs no program and that no signal but SIGKILL reaches. It has only
+//! the descriptors that it needs, so that no process waits for it. After fork(2) it does only what
+//! a process with several threads may do: system calls.
 
 use core::ffi::CStr;
 
@@ -14,13 +14,13 @@ use crate::file::Fd;
 /// the descriptors of a killed process one by one.
 const ATTEMPTS_MAX: u32 = 500;
 const PAUSE_NS: i64 = 10_000_000;
-/// Numbers of its two descriptors, so that all others can be closed.
+/// Numbers of the helper's two descriptors, so that all others can be closed.
 const FOLDER_FD: i32 = 0;
 const PIPE_FD: i32 = 1;
-/// Most descriptors that are closed one by one, where close_range(2) is not known.
+/// Maximum number of descriptors that are closed one by one, if close_range(2) is missing.
 const DESCRIPTORS_MAX: i32 = 1 << 16;
 
-/// The other process. When this goes, by whatever way, the folder is removed.
+/// The helper process. When this value or this process ends, the folder is removed.
 #[derive(Debug)]
 pub struct FolderRemover {
     /// The end of a pipe that no other process has.
@@ -29,17 +29,17 @@ pub struct FolderRemover {
 }
 
 impl FolderRemover {
-    /// Will remove the empty folder `name` that is in `folder`, which is open.
+    /// Starts a helper that will remove the empty folder `name` in `folder`, which is open.
     ///
     /// # Errors
     ///
-    /// If there is no process to be had.
+    /// Fails if no process can be made.
     pub fn spawn(folder: &Fd, name: &CStr) -> Result<Self, Errno> {
         let mut ends = [0; 2];
-        // SAFETY: two descriptors, as pipe2(2) wants them.
+        // SAFETY: an array of two descriptors, as pipe2(2) requires.
         Errno::check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }.into())?;
         let (read, held) = (Fd::adopt(ends[0]), Fd::adopt(ends[1]));
-        // All signals wait: none may find a handler of ours there.
+        // All signals are blocked: none may run a handler of ours in the helper.
         // SAFETY: a set of signals is a plain number, and zero is one.
         let (mut all, mut before) = unsafe { core::mem::zeroed::<(libc::sigset_t, _)>() };
         // SAFETY: both sets are ours.
@@ -50,7 +50,7 @@ impl FolderRemover {
         // SAFETY: the child makes system calls alone, on memory that is there, and ends.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            // SAFETY: as above.
+            // SAFETY: the child makes system calls alone, on memory that is there, and ends.
             unsafe { wait_and_remove(read.raw(), folder.raw(), name) }
         }
         let forked = Errno::check(pid.into());
@@ -61,10 +61,10 @@ impl FolderRemover {
 }
 
 impl Drop for FolderRemover {
-    /// Lets it go on, and waits for it: a moment, and at most as long as it tries.
+    /// Lets the helper go on, and waits for its end: at most as long as it tries.
     fn drop(&mut self) {
         drop(self.pipe.take());
-        // Our own child; again where a signal came in between, which it may so often.
+        // Waits for our own child, again after each interrupting signal, up to a limit.
         for _ in 0..ATTEMPTS_MAX {
             // SAFETY: nothing is written.
             let ended = unsafe { libc::waitpid(self.pid, core::ptr::null_mut(), 0) };
@@ -75,17 +75,17 @@ impl Drop for FolderRemover {
     }
 }
 
-/// Runs in the other process.
+/// Runs in the helper.
 ///
 /// # Safety
-/// To be called in a child of fork(2): it closes all descriptors, and does not return.
+/// Must be called in a child of fork(2): closes all descriptors, and does not return.
 unsafe fn wait_and_remove(pipe: i32, folder: i32, name: &CStr) -> ! {
     // SAFETY: system calls on descriptors that are this process's alone, and on memory that lives.
     unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, c"trackway-after".as_ptr(), 0, 0, 0);
         libc::chdir(c"/".as_ptr());
-        // Neither may be where the other is to be put.
+        // Moves both descriptors above the numbers that they will get.
         let (pipe, folder) =
             (libc::fcntl(pipe, libc::F_DUPFD, 2), libc::fcntl(folder, libc::F_DUPFD, 2));
         if libc::dup2(folder, FOLDER_FD) < 0 || libc::dup2(pipe, PIPE_FD) < 0 {
@@ -98,7 +98,8 @@ unsafe fn wait_and_remove(pipe: i32, folder: i32, name: &CStr) -> ! {
             }
         }
         let mut byte = 0_u8;
-        // Nothing is ever written: it returns at the other end's end. No signal comes in between.
+        // Nothing is ever written: the read returns when the other end is closed. No signal
+        // interrupts it.
         libc::read(PIPE_FD, (&raw mut byte).cast(), 1);
         let pause = libc::timespec { tv_sec: 0, tv_nsec: PAUSE_NS };
         for _ in 0..ATTEMPTS_MAX {
@@ -129,7 +130,7 @@ mod tests {
         let open = Fd::open(&path, libc::O_RDONLY | libc::O_DIRECTORY, 0).expect("it is there");
         let afterwards = FolderRemover::spawn(&open, c"inner").expect("a process");
         let name = fs::read_to_string(format!("/proc/{}/comm", afterwards.pid));
-        // It has hardly begun.
+        // The helper has hardly begun.
         assert!(name.is_ok_and(|name| !name.is_empty()) && dir.join("inner").exists());
         drop(afterwards);
         assert!(!dir.join("inner").exists());

@@ -2,8 +2,9 @@
 //!
 //! Since Linux 6.15 a pidfd that was open when its process ended keeps the exit status for as long
 //! as it is open (PIDFD_GET_INFO with PIDFD_INFO_EXIT, include/uapi/linux/pidfd.h). The kernel
-//! files it when the parent collects the process. Until then the process is a zombie, which /proc
-//! still shows, exit status included, to those who could trace it (proc_pid_stat(5)).
+//! stores the status when the parent collects the process. Until then the process is a zombie,
+//! which /proc still shows, exit status included, to processes that could trace it
+//! (proc_pid_stat(5)).
 
 use core::ffi::CStr;
 
@@ -15,13 +16,13 @@ use crate::wait;
 /// The exit status of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitStatus {
-    /// It called exit with this status.
+    /// The process called exit with this status.
     Exited(u8),
-    /// A signal ended it.
+    /// A signal ended the process.
     Killed {
         /// The signal's number.
         signal: i32,
-        /// True if its memory was written to a core file, or given to a core handler.
+        /// True if the memory was written to a core file, or given to a core handler.
         dumped_core: bool,
     },
 }
@@ -43,11 +44,11 @@ struct PidfdInfo {
     /// The requested fields; then those that were returned.
     mask: u64,
     cgroup_id: u64,
-    /// In the caller's namespace; 0 once the process was collected.
+    /// Process id in the caller's namespace; 0 once the process was collected.
     pid: u32,
-    /// Group, parent, and eight ids of user and group.
+    /// Group id, parent's id, and eight ids of user and group.
     rest: [u32; 10],
-    /// The status, as wait(2) gives it.
+    /// Exit status, as wait(2) gives it.
     exit_code: i32,
 }
 
@@ -66,30 +67,30 @@ fn query_pidfd_info(fd: &Fd) -> Result<PidfdInfo, Errno> {
     Errno::check(result.into()).map(|_| info)
 }
 
-/// Returns how the process of a pidfd ([`wait::open_process_fd`]) ended, also if it is not our
+/// Returns the exit status of a pidfd's process ([`wait::open_process_fd`]), even if it is not our
 /// child. The descriptor must have been opened before the process was collected by its parent.
 /// Neither waits nor collects. Async-signal-safe.
 ///
-/// `None` while it runs. Also after its end, when the descriptor is readable, as long as its
-/// parent has not collected it and we may not look at it in /proc: ask again later.
+/// Returns `None` while the process runs. Returns `None` also after its end, when the descriptor is
+/// readable, while its parent has not collected it and /proc does not show it: try again later.
 ///
 /// # Errors
 ///
-/// The kernel cannot say: ENOTTY before Linux 6.13, ESRCH before 6.15 of a process that was
-/// collected ([`can_query_exits`] says so beforehand); EREMOTE of one that is not in our process-id
-/// namespace or one below; whatever a sandbox answers.
+/// Fails if the kernel cannot tell: ENOTTY before Linux 6.13; ESRCH before 6.15 for a collected
+/// process ([`can_query_exits`] detects that beforehand); EREMOTE for a process that is not in our
+/// process-id namespace or one below; any error of a sandbox.
 pub fn exit_status_of(fd: &Fd) -> Result<Option<ExitStatus>, Errno> {
     let first = query_pidfd_info(fd)?;
     if let Some(status) = first.status() {
         return Ok(Some(status));
     }
-    // A first thread that ended is a zombie, too, while others live; then the descriptor is not
-    // readable.
+    // A first thread that ended is a zombie, too, while other threads live; then the descriptor is
+    // not readable.
     if !wait::wait_readable([Some(fd), None], 0)?[0] {
         return Ok(None);
     }
     let shown = zombie_status(first.pid);
-    // If it was collected meanwhile, its id may be another process's, and what we saw with it.
+    // If the process was collected meanwhile, its id and the status shown may be another process's.
     match query_pidfd_info(fd)?.status() {
         Some(status) => Ok(Some(status)),
         None => Ok(shown),
@@ -108,7 +109,7 @@ fn zombie_status(pid: u32) -> Option<ExitStatus> {
     let (mut path, mut text) = ([0; PATH_BYTES], [0; 1024]);
     let text = read_text(path_of(pid, b"/stat\0", &mut path)?, &mut text).ok()?;
     let stat = Stat::parse(text).filter(|stat| stat.state == b'Z')?;
-    // Who may not trace it is shown a zero; and may not see its namespaces.
+    // /proc shows a zero, and no namespaces, to a process that may not trace this one.
     let namespace = path_of(pid, b"/ns/pid\0", &mut path)?;
     let is_shown = stat.exit_code != 0 || file::status_of(namespace).is_ok();
     is_shown.then(|| ExitStatus::from_wait(stat.exit_code))
@@ -117,7 +118,7 @@ fn zombie_status(pid: u32) -> Option<ExitStatus> {
 /// "/proc/", ten digits, "/ns/pid" and a NUL, with some room.
 const PATH_BYTES: usize = 32;
 
-/// The path of `name` (with its NUL) in the process's folder of /proc.
+/// Writes the path of `name` (with its NUL) in the process's folder of /proc.
 fn path_of<'into>(pid: u32, name: &[u8], into: &'into mut [u8; PATH_BYTES]) -> Option<&'into CStr> {
     let mut digits = [0; 10];
     let mut at = 0;
@@ -128,13 +129,13 @@ fn path_of<'into>(pid: u32, name: &[u8], into: &'into mut [u8; PATH_BYTES]) -> O
     CStr::from_bytes_until_nul(into).ok()
 }
 
-/// Returns true if [`exit_status_of`] works for every process (Linux 6.15). It tests that with a
-/// child that ends at once; no signal comes of it. It takes as long as a fork does: call it once.
+/// Returns true if [`exit_status_of`] works for every process (Linux 6.15). Tests that with a child
+/// that ends at once and sends no signal. Takes as long as a fork: call it once.
 pub fn can_query_exits() -> bool {
     /// Status with which the child ends.
     const STATUS: u8 = 42;
     let mut fd = -1_i32;
-    // No SIGCHLD at the child's end: the program that we are in may count its own.
+    // No SIGCHLD at the child's end: the program may count its own children.
     let flags = libc::CLONE_PIDFD;
     // SAFETY: without CLONE_VM the child has memory of its own and goes on here, on a copy of this
     // stack, as after fork(2). It calls nothing but _exit, which is async-signal-safe. The kernel
@@ -154,7 +155,7 @@ pub fn can_query_exits() -> bool {
     // SAFETY: the child is ours. Children that send no signal are waited for by __WALL.
     let collect = || unsafe { libc::waitpid(child as i32, core::ptr::null_mut(), libc::__WALL) };
     while Errno::check(collect().into()) == Err(Errno(libc::EINTR)) {}
-    // Not `exit_status_of`: /proc might answer in the kernel's place.
+    // Without `exit_status_of`: /proc might answer instead of the kernel.
     query_pidfd_info(&fd).is_ok_and(|info| info.status() == Some(ExitStatus::Exited(STATUS)))
 }
 
@@ -196,7 +197,7 @@ mod tests {
         if read == 4 { word } else { 0 }
     }
 
-    /// A process that is our grandchild: its own parent collects it when told.
+    /// A grandchild process: its own parent collects it on request.
     struct Grandchild {
         parent: i32,
         to_parent: Fd,
@@ -205,7 +206,7 @@ mod tests {
     }
 
     impl Grandchild {
-        /// One that calls `end` when told.
+        /// Starts a grandchild that calls `end` on request.
         fn new(end: fn()) -> Self {
             let ([heard, says], [parent_hears, to_parent], [hears, to_itself]) =
                 (make_pipe(), make_pipe(), make_pipe());
@@ -235,13 +236,13 @@ mod tests {
             Self { parent, to_parent, to_itself, fd }
         }
 
-        /// Ends it; waits until that shows.
+        /// Ends the grandchild; waits until its descriptor is readable.
         fn end(&self) {
             write_word(&self.to_itself, 1);
             assert_eq!(wait::wait_readable([Some(&self.fd), None], PATIENCE_NS), Ok([true, false]));
         }
 
-        /// Has its parent collect it; waits until that is done.
+        /// Makes the parent collect the grandchild; waits until that is done.
         fn collect(&self) {
             write_word(&self.to_parent, 1);
             let mut status = -1;
@@ -270,7 +271,7 @@ mod tests {
     }
 
     fn exit_0() {
-        // SAFETY: as above.
+        // SAFETY: _exit has no preconditions.
         unsafe { libc::_exit(0) };
     }
 
@@ -295,7 +296,7 @@ mod tests {
         unsafe { libc::getpid() }.cast_unsigned()
     }
 
-    /// Its first thread ends with status 9; then another one crashes.
+    /// Ends the first thread with status 9; then another thread crashes.
     fn crash_in_other_thread() {
         // SAFETY: the thread runs no code of the test's harness; the calling one ends.
         unsafe {

@@ -1,4 +1,4 @@
-//! Processes: who am I, who is alive, how others ended.
+//! Processes: the identity of this one, the life and the exit status of others.
 
 mod afterwards;
 mod exit;
@@ -11,22 +11,22 @@ use core::ffi::CStr;
 use crate::Errno;
 use crate::file::{self, Fd};
 
-/// A process as others can recognise it later.
+/// The identity by which others can recognise a process later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    /// Process id in its own namespace.
+    /// Process id in the process's own namespace.
     pub pid: u32,
-    /// Inode number of its process-id namespace; 0 where /proc does not tell.
+    /// Inode number of the process-id namespace; 0 if /proc does not show it.
     pub pid_namespace: u64,
-    /// CLOCK_BOOTTIME ns at which it was certainly running.
+    /// CLOCK_BOOTTIME at which the process was certainly running, in ns.
     pub since_ns: u64,
-    /// The [`image_id`] of the program that it runs.
+    /// The [`image_id`] of the program that the process runs.
     pub image: u64,
 }
 
 /// Returns the identity of the calling process, a fork child that knows its parent's identity, by
-/// system calls that no sandbox forbids (getpid, getppid). Its namespace is its parent's if that is
-/// still its parent; else unknown (0), so that no code draws conclusions.
+/// system calls that no sandbox forbids (getpid, getppid). The namespace is the parent's if that
+/// process is still the parent; else unknown (0), so that no code draws conclusions.
 pub fn identity_after_fork(parent_pid: u32, parent_pid_namespace: u64) -> Identity {
     // SAFETY: getppid has no preconditions.
     let same_namespace = unsafe { libc::getppid() }.cast_unsigned() == parent_pid;
@@ -42,16 +42,16 @@ pub fn identity_after_fork(parent_pid: u32, parent_pid_namespace: u64) -> Identi
 /// The state of another process, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
-    /// It runs (or cannot be proved not to).
+    /// The process runs (or cannot be proved not to).
     Alive,
-    /// It is proved to have ended.
+    /// The process is proved to have ended.
     Dead,
-    /// It lives in another namespace, or the system refused to tell (no descriptor, no memory,
-    /// no right): nothing can be said from here.
+    /// The process lives in another namespace, or the system refused to tell (no descriptor, no
+    /// memory, no right): its life is unknown here.
     Unknown,
 }
 
-/// The calling process.
+/// Returns the identity of the calling process.
 pub fn current_identity() -> Identity {
     Identity {
         // SAFETY: getpid has no preconditions.
@@ -71,7 +71,7 @@ pub struct Users {
 }
 
 impl Users {
-    /// getresuid(2). Async-signal-safe.
+    /// Returns the users of the calling thread: getresuid(2). Async-signal-safe.
     pub fn current() -> Self {
         let mut users = Self { real: 0, effective: 0, saved: 0 };
         // SAFETY: the three words are ours; the call cannot fail otherwise (getresuid(2)).
@@ -79,24 +79,24 @@ impl Users {
         users
     }
 
-    /// Returns true if `uid` is one of them: the process can act as this user.
+    /// Returns true if `uid` is one of the three: the process can act as this user.
     pub const fn contain(&self, uid: u32) -> bool {
         self.real == uid || self.effective == uid || self.saved == uid
     }
 
-    /// The effective one.
+    /// Returns the effective user.
     pub const fn effective(&self) -> u32 {
         self.effective
     }
 
-    /// The one user that the process is for good, if it is.
+    /// Returns the user that the process is for good, if all three users are equal.
     pub fn only(&self) -> Option<u32> {
         (self.real == self.effective && self.effective == self.saved).then_some(self.real)
     }
 }
 
-/// The number that user `uid` of the calling process's user namespace has in the namespace around
-/// it: the same where there is only one. `None`: the namespace does not know the user (yet).
+/// Returns the number of user `uid` in the namespace around the calling process's user namespace:
+/// `uid` if there is only one. `None`: that namespace does not know the user (yet).
 pub fn outer_user(uid: u32) -> Option<u32> {
     let Ok(fd) = Fd::open(c"/proc/self/uid_map", libc::O_RDONLY, 0) else { return Some(uid) };
     let mut text = [0_u8; 1024];
@@ -118,16 +118,16 @@ fn map_user(map: &[u8], uid: u32) -> Option<u32> {
     })
 }
 
-/// Writes the path of the calling process's executable into `into`: as the kernel knows it, or,
-/// where there is no /proc, as it was given to execve(2) (AT_EXECFN). How long it is, in bytes; 0
-/// where it has no room.
+/// Writes the path of the calling process's executable into `into`: from the kernel, or, without
+/// /proc, as it was given to execve(2) (AT_EXECFN). Returns its length in bytes; 0 if it does not
+/// fit.
 pub fn write_executable_path(into: &mut [u8]) -> usize {
     const REMOVED: &[u8] = b" (deleted)";
     // SAFETY: the path is a C string, and `into` is ours, with its length.
     let read =
         unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), into.as_mut_ptr().cast(), into.len()) };
     if let Ok(length) = usize::try_from(read) {
-        // What fills the room may have been cut.
+        // A path that fills the buffer may have been cut.
         let path = if length < into.len() { &into[..length] } else { &[] };
         return path.strip_suffix(REMOVED).unwrap_or(path).len();
     }
@@ -143,7 +143,7 @@ pub fn write_executable_path(into: &mut [u8]) -> usize {
     })
 }
 
-/// Random number that the kernel gave this program when it was started (AT_RANDOM, getauxval(3)).
+/// Returns the random number of this program's start (AT_RANDOM, getauxval(3)).
 pub fn image_id() -> u64 {
     // SAFETY: AT_RANDOM is the address of 16 bytes that stay for the process's life.
     unsafe {
@@ -153,7 +153,7 @@ pub fn image_id() -> u64 {
 }
 
 /// Returns true if the program was started with more rights than its user has (AT_SECURE,
-/// getauxval(3)): then neither its environment nor its user's files are to be believed.
+/// getauxval(3)): then neither its environment nor its user's files can be trusted.
 pub fn has_elevated_rights() -> bool {
     // SAFETY: getauxval has no preconditions.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -180,7 +180,7 @@ pub fn limit_of(resource: Resource) -> Option<u64> {
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// Version of the C library in this process, as "2.36"; `None` if it is not glibc.
+/// Returns the version of the C library, such as "2.36"; `None` if it is not glibc.
 pub fn glibc_version() -> Option<&'static str> {
     #[cfg(target_env = "gnu")]
     {
@@ -192,8 +192,8 @@ pub fn glibc_version() -> Option<&'static str> {
     None
 }
 
-/// Restarts all restartable sequences of this process's threads that are under way, and orders what
-/// its threads did before against what they do afterwards (membarrier(2), Linux 5.10).
+/// Restarts all restartable sequences that are under way in this process's threads, with a full
+/// memory barrier in each thread (membarrier(2), Linux 5.10).
 pub fn restart_sequences() -> Result<(), Errno> {
     let call = |command: libc::c_int| {
         // SAFETY: no memory of ours is involved.
@@ -203,20 +203,19 @@ pub fn restart_sequences() -> Result<(), Errno> {
     call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ)
 }
 
-/// Waits until whatever of the kernel was in a read-side section of RCU's is out of it, as BPF
-/// programs are while they run (membarrier(2), Linux 4.16). Refused where CPUs have no ticks
-/// (`nohz_full`).
+/// Waits until all RCU read-side sections of the kernel that are under way have ended, such as
+/// running BPF programs (membarrier(2), Linux 4.16). Refused if CPUs have no ticks (`nohz_full`).
 pub fn wait_for_readers_in_kernel() -> Result<(), Errno> {
     let command = libc::MEMBARRIER_CMD_GLOBAL;
     // SAFETY: no memory of ours is involved.
     Errno::check(unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }).map(|_| ())
 }
 
-/// Gives root's rights up for good and goes on as user `uid` in group `gid`, with the groups of
-/// the user named `name`. To be called while there is one thread.
+/// Gives up root's rights for good and continues as user `uid` in group `gid`, with the groups of
+/// the user named `name`. Must be called while there is one thread.
 ///
-/// Other processes of that user cannot look into this one, trace it, or take its descriptors
-/// (PR_SET_DUMPABLE(2const), ptrace(2), pidfd_getfd(2)), which may be such as only root opens:
+/// Other processes of that user cannot inspect this one, trace it, or take its descriptors
+/// (PR_SET_DUMPABLE(2const), ptrace(2), pidfd_getfd(2)), some of which only root can open:
 /// [`make_dumpable`] ends that.
 pub fn become_user(uid: u32, gid: u32, name: &CStr) -> Result<(), Errno> {
     // SAFETY: `name` is NUL-terminated; the calls touch no memory of ours.
@@ -224,21 +223,21 @@ pub fn become_user(uid: u32, gid: u32, name: &CStr) -> Result<(), Errno> {
         Errno::check(libc::initgroups(name.as_ptr(), gid).into())?;
         Errno::check(libc::setresgid(gid, gid, gid).into())?;
         Errno::check(libc::setresuid(uid, uid, uid).into())?;
-        // So the kernel does by itself, unless it is told otherwise (fs.suid_dumpable).
+        // The kernel does so by itself, unless fs.suid_dumpable changes that.
         Errno::check(libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0).into())?;
     }
     Ok(())
 }
 
-/// Lets other processes of its user look into this one again.
+/// Allows other processes of the same user to inspect this one again.
 pub fn make_dumpable() -> Result<(), Errno> {
     // SAFETY: no memory is involved.
     unsafe { Errno::check(libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0).into())? };
     Ok(())
 }
 
-/// Lets this process have as many descriptors as it may (RLIMIT_NOFILE): the soft limit becomes the
-/// hard one. What it was.
+/// Raises the limit on this process's descriptors (RLIMIT_NOFILE): the soft limit becomes the hard
+/// limit. Returns the old soft limit.
 pub fn raise_descriptor_limit() -> Result<u64, Errno> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is ours.
@@ -249,38 +248,38 @@ pub fn raise_descriptor_limit() -> Result<u64, Errno> {
     set_descriptor_limit(limit.rlim_max).map(|()| before)
 }
 
-/// Closes descriptors in another process, once they are closed here: for such as take seconds to
-/// close, the last time. That process has nothing else open, and no process waits for it.
-/// `descriptors` are in ascending order, and none is 0. The caller still has to close them, and
-/// then the returned descriptor.
+/// Closes descriptors in another process after they are closed here: for descriptors whose last
+/// close takes seconds. That process has nothing else open, and no process waits for it.
+/// `descriptors` are in ascending order, and none is 0. The caller must still close them, and then
+/// the returned descriptor.
 ///
 /// # Errors
 ///
-/// If there can be no such process.
+/// Fails if no such process can be made.
 pub fn close_in_child(descriptors: &[i32]) -> Result<Fd, Errno> {
     let mut pipe = [0; 2];
     // SAFETY: there is room for both ends.
     unsafe { Errno::check(libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC).into())? };
     let [theirs, ours] = pipe.map(Fd::adopt);
-    // SAFETY: the child calls what may be called there (signal-safety(7)), and looks at nothing of
-    // ours but the list.
+    // SAFETY: the child calls only async-signal-safe functions (signal-safety(7)), and reads no
+    // memory of ours but the list.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: as above.
+        // SAFETY: this is the child of fork(2).
         unsafe { close_as_child(descriptors, theirs.raw()) }
     }
     let child = Errno::check(child.into())? as i32;
-    // SAFETY: it is our child, which ends at once: then it has let go of all else that was open.
+    // SAFETY: our child ends at once: then it has closed everything else that was open.
     unsafe { libc::waitpid(child, core::ptr::null_mut(), 0) };
     Ok(ours)
 }
 
-/// Runs in the child: leaves it to a child of its own, which no process waits for, to close
+/// Runs in the child: makes a child of its own, for which no process waits. That process closes
 /// `descriptors` once the other end of `ended` is closed.
 ///
 /// # Safety
 ///
-/// For a child of fork(2).
+/// Must be called in a child of fork(2).
 unsafe fn close_as_child(descriptors: &[i32], ended: i32) -> ! {
     let close = |first: i32, last: i32| {
         if first <= last {
@@ -302,7 +301,7 @@ unsafe fn close_as_child(descriptors: &[i32], ended: i32) -> ! {
         libc::prctl(libc::PR_SET_NAME, c"trackway-detach".as_ptr(), 0, 0, 0);
         if libc::fork() == 0 {
             let mut byte = 0_u8;
-            // A signal that ends it makes it close them: a moment sooner.
+            // A signal that ends this process only closes the descriptors earlier.
             libc::read(0, (&raw mut byte).cast(), 1);
         }
         libc::_exit(0)
@@ -328,15 +327,15 @@ pub fn set_descriptor_limit(soft: u64) -> Result<(), Errno> {
     }
 }
 
-/// Inode number of the calling process's process-id namespace; 0 where /proc does not tell.
+/// Returns the inode number of the calling process's process-id namespace; 0: unknown.
 pub fn pid_namespace() -> u64 {
     file::status_of(c"/proc/self/ns/pid").map_or(0, |status| status.inode)
 }
 
-/// Returns whether the process `identity`, or its thread `tid` (0: any), still runs.
+/// Returns the life of the process `identity`, or of its thread `tid` (0: any thread).
 ///
-/// A process is dead if its id is not there, or belongs to one that started later. Zombies count
-/// as dead: they execute nothing.
+/// A process is dead if its id does not exist, or belongs to a process that started later. Zombies
+/// count as dead: they execute nothing.
 pub fn life_of(identity: &Identity, tid: u32) -> Life {
     if identity.pid_namespace == 0 || identity.pid_namespace != pid_namespace() {
         return Life::Unknown;
@@ -363,15 +362,15 @@ const PF_EXITING: u64 = 4;
 
 /// The fields of proc_pid_stat(5) of a thread that are used here.
 struct Stat {
-    /// Its state's letter.
+    /// Letter of the thread's state.
     state: u8,
-    /// It is on its way out, in the kernel: nothing of its own runs any more.
+    /// True if the thread is exiting in the kernel: none of its own code runs any more.
     exiting: bool,
-    /// Threads of its process that the kernel still has, this one included.
+    /// Number of the process's threads that the kernel still has, this one included.
     threads: u32,
     /// Start time, ns, CLOCK_BOOTTIME, rounded down to a tick.
     start_ns: u64,
-    /// Its exit status, as wait(2) gives it, if it has ended; 0 also where this process may not
+    /// Exit status of a thread that has ended, as wait(2) gives it; 0 also if this process may not
     /// read it.
     exit_code: i32,
 }
@@ -392,7 +391,7 @@ impl Stat {
         let exiting = number(fields.nth(5)?)? & PF_EXITING != 0; // field 9
         let threads = u32::try_from(number(fields.nth(10)?)?).ok()?; // field 20
         let ticks = number(fields.nth(1)?)?; // field 22
-        // Field 52. Without it everything else holds.
+        // Field 52. The other fields are valid without it.
         let exit_code = fields.nth(29).and_then(|field| number(field.trim_ascii_end()));
         let exit_code = exit_code.unwrap_or_default() as i32;
         // SAFETY: sysconf has no preconditions.
@@ -402,7 +401,7 @@ impl Stat {
     }
 }
 
-/// The text of /proc/PID/task/TID/stat.
+/// Reads the text of /proc/PID/task/TID/stat.
 fn read_stat(pid: u32, tid: u32, text: &mut [u8; 1024]) -> Result<&[u8], Errno> {
     let mut path = [0_u8; 64];
     let mut at = 0;
@@ -420,7 +419,7 @@ fn read_stat(pid: u32, tid: u32, text: &mut [u8; 1024]) -> Result<&[u8], Errno> 
     read_text(path, text)
 }
 
-/// The first bytes of a file of /proc.
+/// Reads the first bytes of a file of /proc.
 fn read_text<'text>(path: &CStr, text: &'text mut [u8; 1024]) -> Result<&'text [u8], Errno> {
     let fd = Fd::open(path, libc::O_RDONLY, 0)?;
     // SAFETY: `text` is ours, with its length.
@@ -429,7 +428,7 @@ fn read_text<'text>(path: &CStr, text: &'text mut [u8; 1024]) -> Result<&'text [
     Ok(&text[..bytes.min(text.len())])
 }
 
-/// `value` in decimal, in the end of `digits`.
+/// Formats `value` in decimal, at the end of `digits`.
 fn format_decimal(value: u32, digits: &mut [u8; 10]) -> &[u8] {
     let mut at = digits.len();
     let mut rest = value;
@@ -447,7 +446,7 @@ fn format_decimal(value: u32, digits: &mut [u8; 10]) -> &[u8] {
 /// connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Process id; 0: of a process that we cannot see.
+    /// Process id; 0: the process is not visible here.
     pub pid: u32,
     /// Effective user.
     pub user: u32,
@@ -466,7 +465,7 @@ pub fn socket_peer(fd: i32) -> Result<Peer, Errno> {
     Ok(Peer { pid: found.pid.cast_unsigned(), user: found.uid })
 }
 
-/// setsid(2): leaves the terminal and its signals. Refused where the process leads a group.
+/// Leaves the terminal and its signals: setsid(2). Refused if the process leads a group.
 pub fn leave_terminal() -> Result<(), Errno> {
     // SAFETY: setsid has no preconditions.
     Errno::check(unsafe { libc::setsid() }.into()).map(|_| ())
@@ -535,7 +534,7 @@ mod tests {
         let status = unsafe {
             let child = libc::fork();
             if child == 0 {
-                // The namespace may be asked for without a descriptor, the thread may not.
+                // Reading the namespace needs no descriptor; reading the thread's state needs one.
                 let limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
                 libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
                 libc::_exit(i32::from(life_of(&me, 0) == Life::Dead));

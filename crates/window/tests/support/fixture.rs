@@ -1,4 +1,4 @@
-//! Sessions and events in a window of a test's own.
+//! Sessions and events in a test's own window.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ use trackway_window::{Allocator, SessionLayout, Window};
 
 use super::support::{Folder, encode_event};
 
-/// A window with sessions in it.
+/// A window for the sessions and events of one test.
 pub(crate) struct Fixture {
     _folder: Folder,
     pub(crate) window: Window,
@@ -23,7 +23,7 @@ impl Fixture {
         Self { _folder: folder, window, allocator: Allocator::new(window, file) }
     }
 
-    /// An active session in `slot`, with these rules.
+    /// Makes an active session in `slot`, with these rules.
     pub(crate) fn session(&self, slot: usize, rules: &str) -> SessionLayout {
         let session = self.window.session(slot);
         let bytes = SessionLayout::control_bytes(1, 0);
@@ -38,7 +38,7 @@ impl Fixture {
         SessionLayout::read(&self.window, slot).unwrap()
     }
 
-    /// Describes an event as the library does: its number, and whether it is enabled.
+    /// Registers an event like the library. Returns its index, and true if it is enabled.
     pub(crate) fn describe(&self, layout: &SessionLayout, name: &str) -> (usize, bool) {
         let encoded = encode_event(name);
         let index = self.window.intern_event(&encoded).unwrap() as usize;

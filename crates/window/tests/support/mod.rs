@@ -1,4 +1,4 @@
-//! A window of a test's own.
+//! A test's own window.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use trackway_schema::{Encoder, Scalar, Shape};
 use trackway_window::{NAME_BYTES, OpenError, Window, window_name};
 
-/// A folder in /dev/shm, removed with what is in it.
+/// A folder in /dev/shm; removed with its contents on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -27,7 +27,7 @@ impl Folder {
         self.open_for(effective_uid(), create)
     }
 
-    /// The file of the same name, as that of another user.
+    /// Opens the file of this user's window as the window of `user`.
     pub(crate) fn open_for(
         &self,
         user: u32,
@@ -45,13 +45,13 @@ impl Drop for Folder {
     }
 }
 
-/// The user whose window it is.
+/// Returns the user who owns the test's window.
 pub(crate) fn effective_uid() -> u32 {
     // SAFETY: geteuid has no preconditions.
     unsafe { libc::geteuid() }
 }
 
-/// An event `app:name` of level INFO, encoded.
+/// Returns an encoded event `app:name` of level INFO.
 pub(crate) fn encode_event(name: &str) -> Vec<u8> {
     let mut buffer = [0; 512];
     let mut encoder = Encoder::new(&mut buffer, b"app", name.as_bytes(), 6).unwrap();

@@ -33,16 +33,16 @@ const OBSERVATION_TIME: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckResult {
-    /// Nothing that disturbs.
+    /// Nothing disturbs measurements.
     Good,
-    /// It makes figures vary, or shifts them.
+    /// The finding makes figures vary, or shifts them.
     Disturbs,
-    /// Something is not here, or may not be used: rows will be absent.
+    /// A program is not installed, or may not be used: rows will be absent.
     Missing,
 }
 
 impl CheckResult {
-    /// Returns the result as it is written.
+    /// Returns the result as a word of the output.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Good => "good",

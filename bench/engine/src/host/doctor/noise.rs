@@ -8,13 +8,13 @@ use crate::stats::Spread;
 
 /// Steps of the loop: some ten microseconds.
 const STEPS: u64 = 20_000;
-/// Most turns that are kept.
+/// Most turns of the loop that are kept.
 const TURNS_MAX: usize = 1_000_000;
-/// Ratio to the median from which on a turn counts as interrupted.
+/// Ratio to the median at which a turn counts as interrupted.
 const LONGER: f64 = 1.5;
-/// Part that nine in ten turns may span.
+/// Largest accepted span of nine in ten turns, as a part of the median.
 const SPAN_MAX: f64 = 0.05;
-/// Part of the time that interruptions may take.
+/// Largest accepted part of the time that interruptions take.
 const LOST_MAX: f64 = 0.005;
 
 /// The measured noise.
@@ -22,7 +22,7 @@ const LOST_MAX: f64 = 0.005;
 pub(super) struct Noise {
     /// The span of nine in ten turns, as a part of the median.
     span: f64,
-    /// Part of the time that turns took in excess of the median, where that was long.
+    /// Part of the time that interrupted turns took in excess of the median.
     lost: f64,
     /// Number of interruptions.
     interruptions: usize,
@@ -31,7 +31,7 @@ pub(super) struct Noise {
 }
 
 impl Noise {
-    /// Measures for this time.
+    /// Measures the noise during this time.
     pub(super) fn of(watched: Duration) -> Self {
         let begin = Instant::now();
         let mut turns = Vec::new();
@@ -39,13 +39,13 @@ impl Noise {
             let turn = Instant::now();
             let mut state = black_box(1_u64);
             for _ in 0..STEPS {
-                // Each step depends on the one before, so it can be neither parallelized nor
-                // removed.
+                // Each step depends on the previous step, so the processor cannot run steps in
+                // parallel, and the compiler cannot remove them.
                 state = black_box(state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1));
             }
             turns.push(turn.elapsed().as_nanos() as f64);
         }
-        // The first ones wake the CPU.
+        // The first turns wake the CPU.
         let warm = turns.len() / 10;
         Self::from(&turns[warm..])
     }

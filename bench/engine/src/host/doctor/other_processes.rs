@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use super::CheckOutcome;
 use super::system_files::SystemFiles;
 
-/// Part of a CPU from which on a process is named.
+/// Part of a CPU from which on a process is listed by name.
 const BUSY_MIN: f64 = 0.02;
-/// Part of all CPUs that other processes may use.
+/// Largest accepted part of all CPUs that other processes use.
 const LOAD_MAX: f64 = 0.05;
-/// Part of a CPU that a host may take away.
+/// Largest accepted part of a CPU that the host of a virtual machine takes away.
 const STOLEN_MAX: f64 = 0.005;
-/// Largest part of the last ten seconds, in percent, that processes may have waited.
+/// Largest part of the last ten seconds, in percent, that processes may have waited for a resource.
 const PRESSURE_MAX: f64 = 1.0;
-/// Programs that trace, by their names in the kernel: fifteen characters at most.
+/// Names of programs that trace, as in the kernel: at most fifteen characters.
 const TRACER_PROGRAMS: [&str; 12] = [
     "lttng-sessiond",
     "lttng-consumerd",
@@ -30,12 +30,12 @@ const TRACER_PROGRAMS: [&str; 12] = [
     "gdb",
 ];
 
-/// Time that processes and CPUs had, in ticks.
+/// CPU time of processes and of CPUs, in ticks.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct CpuTicks {
-    /// Processes by id: name, ticks.
+    /// Name and ticks of processes, by process id.
     processes: BTreeMap<u32, (String, u64)>,
-    /// All CPUs: ticks in all, of which idle, of which stolen.
+    /// Ticks of all CPUs: total, idle, stolen.
     all: u64,
     idle: u64,
     stolen: u64,
@@ -61,8 +61,8 @@ impl CpuTicks {
     }
 }
 
-/// Parses name and ticks of a process, in its line of /proc/PID/stat: the name is in parentheses,
-/// and may contain parentheses.
+/// Parses the name and the ticks of a process in its line of /proc/PID/stat. The name is in
+/// parentheses, and may contain parentheses.
 fn parse_process_stat(line: &str) -> Option<(String, u64)> {
     let (before, after) = line.rsplit_once(')')?;
     let name = before.split_once('(')?.1;
@@ -71,7 +71,7 @@ fn parse_process_stat(line: &str) -> Option<(String, u64)> {
     Some((name.to_owned(), ticks(11)? + ticks(12)?))
 }
 
-/// Runs all checks; other processes are observed for this time.
+/// Runs all checks; observes other processes for the time `watched`.
 pub(super) fn run_checks(system: &SystemFiles, watched: Duration) -> Vec<CheckOutcome> {
     let before = CpuTicks::read(system);
     let begin = Instant::now();
@@ -138,7 +138,7 @@ pub(super) fn check_stolen_time(before: &CpuTicks, after: &CpuTicks) -> CheckOut
     CheckOutcome::disturbance("stolen time", fact, why, hint)
 }
 
-/// Checks how long processes wait for which resource, by the kernel's pressure stall information.
+/// Checks the time that processes wait for resources, by the kernel's pressure stall information.
 pub(super) fn check_pressure(system: &SystemFiles) -> CheckOutcome {
     let mut waits = Vec::new();
     let mut is_supported = false;

@@ -28,7 +28,7 @@ pub(super) fn run_checks(system: &SystemFiles) -> Vec<CheckOutcome> {
 }
 
 fn check_hypervisor(system: &SystemFiles) -> CheckOutcome {
-    // Processors other than x86 have no such line.
+    // Only x86 processors have this line.
     let Some(flags) = system.value("proc/cpuinfo", "flags") else {
         return CheckOutcome::good("hypervisor", "not known: this processor does not tell");
     };
@@ -113,7 +113,7 @@ fn check_clock_source(system: &SystemFiles) -> CheckOutcome {
     let folder = "sys/devices/system/clocksource/clocksource0";
     let source = system.text(&format!("{folder}/current_clocksource")).unwrap_or_default();
     match source.as_str() {
-        // Read in the program itself, by the vDSO.
+        // Programs read these clocks without a system call, through the vDSO.
         "tsc"
         | "kvm-clock"
         | "hyperv_clocksource_tsc_page"
@@ -129,8 +129,8 @@ fn check_clock_source(system: &SystemFiles) -> CheckOutcome {
 }
 
 fn check_timer_resolution(system: &SystemFiles) -> CheckOutcome {
-    // "Timer List Version", then for each clock ".resolution: 1 nsecs": readable by root only.
-    // clock_getres(2) returns the same value.
+    // /proc/timer_list would have a line ".resolution: 1 nsecs" for each clock, but only root can
+    // read it. clock_getres(2) returns the same value.
     let _ = system;
     let mut resolution = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `resolution` is a timespec of ours.

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// Most bytes of a file that are read; /proc/stat has a line for each CPU, and one of all
-/// interrupts.
+/// Most bytes of a file that are read; /proc/stat has one line for each CPU, and one line with the
+/// counts of all interrupts.
 const BYTES_MAX: u64 = 1 << 20;
 /// Most names of a folder that are read.
 const NAMES_MAX: usize = 100_000;
@@ -27,7 +27,7 @@ impl SystemFiles {
         Self { root: root.to_owned() }
     }
 
-    /// Returns the text of a file, trimmed; `None` if it cannot be read.
+    /// Returns the trimmed text of a file; `None` if the file cannot be read.
     pub(super) fn text(&self, path: &str) -> Option<String> {
         let mut bytes = Vec::new();
         let file = File::open(self.root.join(path)).ok()?;
@@ -35,12 +35,12 @@ impl SystemFiles {
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// Returns the number that a file holds.
+    /// Returns the number that a file contains.
     pub(super) fn number(&self, path: &str) -> Option<i64> {
         self.text(path)?.parse().ok()
     }
 
-    /// Names in a folder, sorted; none if it cannot be read.
+    /// Returns the names in a folder, sorted; none if the folder cannot be read.
     pub(super) fn names(&self, path: &str) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.root.join(path)) else { return Vec::new() };
         let names = entries.take(NAMES_MAX).filter_map(|entry| entry.ok());

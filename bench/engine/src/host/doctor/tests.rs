@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::*;
 use crate::host::requirements::{Need, Requirements};
 
-/// A folder with these files, removed when it is dropped.
+/// A folder with test files, removed when this value is dropped.
 struct Root(PathBuf);
 
 impl Root {
@@ -26,7 +26,7 @@ impl Root {
 
 impl Drop for Root {
     fn drop(&mut self) {
-        // A failed test has already reported.
+        // An error is ignored: a failed test has already reported its failure.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -174,7 +174,7 @@ fn what_was_found_is_aligned_and_no_terminal_obeys_it() {
 #[test]
 fn this_machine_can_be_looked_at() {
     let found = run_all_checks(&Requirements { programs: &[], headers: &[] });
-    // Programs that are missing have a line for each package.
+    // The check `programs` has one line for each missing package.
     let all = found.iter().map(|one| one.name.as_str()).filter(|name| *name != "programs");
     let names: std::collections::BTreeSet<&str> = all.clone().collect();
     assert_eq!(names.len(), all.count());

@@ -6,9 +6,10 @@
 //! ```
 //!
 //! Main invariant: a slower machine makes no tracer slower. A row is compared by the ratio of its
-//! figures to those of a yardstick in the same round: a program that does not belong to Trackway
-//! and that both reports measured. So rows also compare between machines, if one machine is slower
-//! at everything alike. The change of the figures themselves is reported next to the ratio.
+//! figures to those of a yardstick in the same round. A yardstick is a program that does not belong
+//! to Trackway and that both reports measured. So rows also compare between machines, if one
+//! machine is slower at all work alike. The change of the figures themselves is reported next to
+//! the ratio.
 
 mod ranks;
 mod text;
@@ -30,15 +31,15 @@ pub use text::print_comparison;
 const REPORT_BYTES_MAX: u64 = 256 << 20;
 /// Fewest rounds for a verdict.
 const ROUNDS_MIN: usize = 6;
-/// Smallest change that is reported, however certain it is: the layout of memory and other work of
-/// the machine make this difference between two runs.
+/// Smallest change that is reported, however certain it is: memory layout and other work of the
+/// machine cause such a difference between two runs.
 const CHANGE_MIN: f64 = 0.02;
-/// Least difference of the part of lost events that is reported, from 0 to 1.
+/// Smallest reported change of the part of lost events, from 0 to 1.
 const LOST_CHANGE_MIN: f64 = 0.01;
-/// Least ratio of a yardstick's figure to the cost of timing, where that was subtracted: a smaller
-/// figure, such as a bare routine's, is zero but for noise, and cannot be a yardstick.
+/// Least ratio of a yardstick's figure to the cost of timing that was subtracted from it. A smaller
+/// figure, such as a bare routine's, is zero except for noise, and cannot be a yardstick.
 const YARDSTICK_COST_RATIO_MIN: f64 = 0.1;
-/// Rows that are nearest to no tracer at all, which is the best yardstick.
+/// Tracers that are nearest to no tracer at all, which is the best yardstick; the nearest is first.
 const YARDSTICKS: [&str; 7] =
     ["rdtsc", "empty-loop", "none", "bare", "untraced", "lw-ust", NO_PROTECTION];
 /// Changes between two reports.
@@ -46,15 +47,16 @@ const YARDSTICKS: [&str; 7] =
 pub struct Comparison {
     /// Differences between the conditions of the two reports: name, before, after.
     pub circumstances: Vec<(String, String, String)>,
-    /// True if both are of the same build of Trackway; `None` if one does not record its build.
+    /// True if both reports measure the same build of Trackway; `None` if one does not record its
+    /// build.
     pub is_same_build: Option<bool>,
-    /// All rows of both.
+    /// All rows of both reports.
     pub rows: Vec<RowChange>,
     /// Number of rows that had enough rounds to be compared.
     pub compared: usize,
-    /// Number of compared rows that would differ by chance alone if each were tested by itself.
+    /// Number of compared rows that would differ by chance alone if each row were tested by itself.
     pub by_chance: f64,
-    /// The changes that this number of rows and rounds can show.
+    /// The changes that a comparison of so many rows and rounds can show.
     pub reach: Reach,
 }
 
@@ -76,33 +78,33 @@ pub struct Reach {
 /// A row in both reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RowChange {
-    /// The suite.
+    /// The suite of the row.
     pub suite: String,
-    /// The tracer.
+    /// The tracer of the row.
     pub tracer: String,
-    /// The case.
+    /// The case of the row.
     pub case: String,
-    /// The unit of its figures.
+    /// The unit of the row's figures.
     pub unit: Unit,
-    /// The median before.
+    /// The median in the first report.
     pub before: Option<f64>,
-    /// The median after.
+    /// The median in the second report.
     pub after: Option<f64>,
-    /// Rounds before, and after.
+    /// Numbers of rounds in the first and in the second report.
     pub rounds: (usize, usize),
-    /// True if it has enough rounds to be shown among this number of rows if it changes alone.
+    /// True if the row has enough rounds to show a change of this row alone, among so many rows.
     pub could_be_shown: bool,
-    /// The part of its events that was lost, before and after, if both are known.
+    /// The lost parts of the row's events in both reports, if both are known.
     pub lost: Option<(f64, f64)>,
     /// The change of the figures themselves.
     pub figures: Option<Shift>,
-    /// The yardstick of the other comparison.
+    /// The yardstick for `relative`.
     pub yardstick: Option<String>,
     /// The change of the figures relative to the yardstick.
     pub relative: Option<Shift>,
     /// The verdict.
     pub verdict: RowVerdict,
-    /// The reason, if the figures do not decide.
+    /// The reason, if the figures do not decide the verdict.
     pub reason: Option<String>,
 }
 
@@ -124,11 +126,11 @@ pub enum RowVerdict {
     TooFewRounds,
     /// The row is the yardstick of others: its change is that of the machine.
     Yardstick,
-    /// The row is a time, and there is no yardstick in both reports.
+    /// The row is a time, and the reports have no common yardstick.
     NothingBeside,
     /// Only the first report has a figure.
     OnlyBefore,
-    /// Only the second has.
+    /// Only the second report has a figure.
     OnlyAfter,
 }
 
@@ -138,7 +140,7 @@ impl Comparison {
         self.rows.iter().any(|row| matches!(row.verdict, RowVerdict::Worse | RowVerdict::Broken))
     }
 
-    /// Rows that lose more of their events now, or less.
+    /// Returns the rows whose part of lost events has changed.
     pub fn losing(&self) -> impl Iterator<Item = &RowChange> {
         self.rows.iter().filter(|row| row.has_loss_change())
     }
@@ -155,7 +157,7 @@ impl Comparison {
 
 impl RowChange {
     /// Returns true if the part of lost events has changed: from none to some, from some to none,
-    /// or by more than two runs differ.
+    /// or by more than the difference between two runs.
     pub fn has_loss_change(&self) -> bool {
         self.lost.is_some_and(|(before, after)| {
             (before > 0.0) != (after > 0.0) || (after - before).abs() > LOST_CHANGE_MIN
@@ -167,7 +169,7 @@ impl RowChange {
 ///
 /// # Errors
 ///
-/// If it cannot be read, or is not written by `trackway bench`; the error has the reason.
+/// If the report cannot be read, or `trackway bench` did not write it; the error has the reason.
 pub fn read_report(path: &Path) -> std::result::Result<Report, Error> {
     let name = path.display().to_string();
     let file = std::fs::File::open(path).map_err(Error::io(format!("cannot open {name}")))?;
@@ -188,7 +190,7 @@ pub fn read_report(path: &Path) -> std::result::Result<Report, Error> {
     })
 }
 
-/// Compares two reports, for tracers that these words choose, or all.
+/// Compares two reports, for the tracers that the names in `tracers` select, or for all.
 pub fn compare_reports(before: &Report, after: &Report, tracers: &[String]) -> Comparison {
     let is_wanted = |row: &Row| tracer_names::is_chosen(tracers, &row.tracer);
     let circumstances = differing_conditions(before, after);
@@ -206,16 +208,16 @@ pub fn compare_reports(before: &Report, after: &Report, tracers: &[String]) -> C
     Comparison { circumstances, is_same_build, rows, compared, by_chance, reach }
 }
 
-/// Returns true if both reports have the same build ids of the executable and the library. `None`:
-/// one of them lacks the executable's.
+/// Returns true if both reports have the same build ids of the executable and the library; `None`
+/// if one of the reports lacks the build id of the executable.
 fn is_same_build(before: &Report, after: &Report) -> Option<bool> {
     let builds = |report: &Report| BUILD_KEYS.map(|name| report.versions.get(name).cloned());
     let (before, after) = (builds(before), builds(after));
     (before[0].is_some() && after[0].is_some()).then(|| before == after)
 }
 
-/// Computes the sensitivity over all rows that are compared or would be with more rounds, and sets
-/// it in each row.
+/// Computes the sensitivity over all rows that are compared or would be compared with more rounds,
+/// and marks the rows that could be shown.
 fn compute_reach(rows: &mut [RowChange]) -> Reach {
     let is_looked_at = |row: &&mut RowChange| {
         use RowVerdict::{Better, NotShown, Same, TooFewRounds, Worse};
@@ -243,7 +245,7 @@ fn differing_conditions(before: &Report, after: &Report) -> Vec<(String, String,
     let mut found = Vec::new();
     for (name, was) in &before {
         let is = after.iter().find(|one| one.0 == *name).map_or("not there", |one| &one.1);
-        // A load is never the same twice: it counts only where other processes were at work.
+        // Two loads are never equal: a load counts only if other processes were running.
         let busy = |load: &str| load.parse::<f64>().is_ok_and(|load| load > 0.5);
         let differs = if *name == "load" { busy(was) || busy(is) } else { was != is };
         if differs {
@@ -276,7 +278,7 @@ fn measurement_conditions(report: &Report) -> Vec<(&str, String)> {
     words
 }
 
-/// Rows of a suite that are in one report or in both.
+/// Compares the rows of a suite that are in one report or in both.
 fn compare_suites(
     name: &str,
     suites: [Option<&SuiteRows>; 2],
@@ -288,7 +290,7 @@ fn compare_suites(
         one.tracer == other.tracer && one.case == other.case && one.unit == other.unit
     };
     let mut found = Vec::new();
-    // Rows of the same names are matched by their order: the second with the second.
+    // Rows with equal names are matched by their order: the second with the second.
     let mut taken = vec![false; after.len()];
     for row in before {
         let partner = (0..after.len()).find(|&at| !taken[at] && is_pair(row, &after[at]));
@@ -305,8 +307,8 @@ fn compare_suites(
     found.retain(|change| change.before.is_some() || change.after.is_some());
     for change in &mut found {
         compare_to_yardstick(change, before, after);
-        // A machine's speed varies from one hour to the next, above all a virtual one's. Bytes and
-        // instructions are the same everywhere.
+        // A machine's speed varies from hour to hour, above all a virtual machine's. Counts of
+        // bytes and instructions do not.
         if change.verdict == RowVerdict::NotShown && decisive_shift(change).is_none() {
             let is_yardstick = YARDSTICKS.contains(&change.tracer.as_str());
             change.verdict =
@@ -316,12 +318,13 @@ fn compare_suites(
     found
 }
 
-/// Returns the change that decides about a row: for a time, never that of the figures themselves.
+/// Returns the change that decides the verdict on a row: for a time, the change relative to a
+/// yardstick.
 fn decisive_shift(row: &RowChange) -> Option<Shift> {
     if is_countable(row.unit) { row.figures } else { row.relative }
 }
 
-/// Returns true if figures are counted, not timed.
+/// Returns true if figures of this unit are counted, not timed.
 const fn is_countable(unit: Unit) -> bool {
     match unit {
         Unit::BytesPerEvent | Unit::InstructionsPerEvent | Unit::Kib => true,
@@ -337,7 +340,7 @@ const fn is_countable(unit: Unit) -> bool {
     }
 }
 
-/// Returns the rounds' figures, if the row was measured.
+/// Returns the figures of the rounds, or none if the row was not measured.
 fn measured_figures(row: &Row) -> Vec<f64> {
     let is_measured = row.status == RowStatus::Measured;
     row.samples.iter().filter(|_| is_measured).flatten().copied().collect()
@@ -380,12 +383,12 @@ fn compare_rows(suite: &str, before: Option<&Row>, after: Option<&Row>) -> RowCh
     }
 }
 
-/// Compares a row's figures relative to a yardstick's of the same rounds, if there is one.
+/// Compares a row's figures relative to a yardstick in the same rounds, if there is a yardstick.
 fn compare_to_yardstick(change: &mut RowChange, before: &[Row], after: &[Row]) {
     if is_countable(change.unit) || change.figures.is_none() {
         return;
     }
-    // (No control is a yardstick, but it has one.)
+    // A control cannot be a yardstick, but can be compared with one.
     let find = |rows: &[Row], tracer: &str, case: &str| {
         let is_it =
             |row: &&Row| row.tracer == tracer && row.case == case && row.unit == change.unit;
@@ -396,7 +399,7 @@ fn compare_to_yardstick(change: &mut RowChange, before: &[Row], after: &[Row]) {
         let row = find(rows, &change.tracer, &change.case)?;
         let other = find(rows, &tracer, &case)?;
         let pairs = row.samples.iter().zip(&other.samples);
-        // Division by zero has no result.
+        // Rounds with a zero of the yardstick are left out.
         let other = |other: &Option<f64>| other.filter(|other| *other > 0.0);
         Some(pairs.filter_map(|(one, baseline)| Some((*one)? / other(baseline)?)).collect())
     };
@@ -409,8 +412,9 @@ fn compare_to_yardstick(change: &mut RowChange, before: &[Row], after: &[Row]) {
     change.yardstick = Some(if is_same_case { tracer } else { format!("{tracer}, {case}") });
 }
 
-/// Returns a row that does not belong to Trackway, of both reports, in the same unit: of the same
-/// case, if there is one; the one that is nearest to no tracer, or whose figures vary least.
+/// Returns tracer and case of the yardstick: a row of both reports that does not belong to
+/// Trackway, in the same unit. Rows of the same case come first, then tracers nearest to no tracer,
+/// then rows whose figures vary least.
 fn find_yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(String, String)> {
     let wander = |row: &Row| {
         let spread = row.spread.filter(|spread| spread.median > 0.0);
@@ -434,7 +438,7 @@ fn find_yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(
         let is_it = |other: &Row| other.tracer == row.tracer && other.case == row.case;
         after.iter().filter(can_be).any(is_it)
     };
-    // A yardstick is not compared with itself, nor with a row that is no yardstick.
+    // A yardstick is only compared with a yardstick that is nearer to no tracer.
     let known = |tracer: &str| YARDSTICKS.iter().position(|one| *one == tracer);
     let own = known(&change.tracer);
     let rank = |row: &Row| (row.case != change.case, known(&row.tracer).unwrap_or(usize::MAX));
@@ -457,7 +461,8 @@ fn set_verdicts(rows: &mut [RowChange]) -> usize {
     for (row, is_surprising) in comparable.iter_mut().zip(ranks::find_significant(&chances)) {
         let Some(shift) = decisive_shift(row) else { continue };
         let found = judge_shift(&shift, is_surprising, row.unit.more_is_better());
-        // Where the figures have not changed that way, the yardstick has.
+        // If the figures themselves have not changed in the same direction, the yardstick has
+        // changed.
         let is_so = |figures: Shift| {
             exceeds_run_noise(figures.times) && { (figures.times > 1.0) == (shift.times > 1.0) }
         };
@@ -468,7 +473,7 @@ fn set_verdicts(rows: &mut [RowChange]) -> usize {
     comparable.len()
 }
 
-/// Returns true if a ratio is larger than two runs of the same thing differ by.
+/// Returns true if a ratio is larger than the difference between two runs of the same work.
 fn exceeds_run_noise(times: f64) -> bool {
     !(1.0 / (1.0 + CHANGE_MIN)..=1.0 + CHANGE_MIN).contains(&times)
 }

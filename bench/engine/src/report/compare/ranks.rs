@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Largest sample for which probabilities are exact, not approximated.
 const EXACT_MAX: usize = 30;
-/// Most figures of a sample that are compared: their pairs are held in memory.
+/// Most figures of a sample that are compared: all pairs are in memory.
 const FIGURES_MAX: usize = 1000;
 /// Half width of a 95 % confidence interval, in standard deviations.
 const CONFIDENCE_DEVIATIONS: f64 = 1.959_964;
@@ -39,7 +39,7 @@ impl Shift {
         let pairs = ratios.len();
         let above = ratios.iter().filter(|ratio| **ratio > 0.0).count() as f64;
         let equal = ratios.iter().filter(|ratio| **ratio == 0.0).count() as f64;
-        // Number of pairs in which it is less, or more, whichever is smaller.
+        // Number of pairs with a smaller ratio, or with a larger ratio, whichever is less.
         let fewer = (above + equal / 2.0).min(pairs as f64 - above - equal / 2.0);
         let chances = RankSumDistribution::of(before.len(), after.len());
         let middle = f64::midpoint(ratios[(pairs - 1) / 2], ratios[pairs / 2]);
@@ -52,10 +52,10 @@ impl Shift {
     }
 }
 
-/// The distribution of the rank sum test: the probability of a number of pairs, or fewer, in which
-/// one sample's figure is the smaller, if both samples have the same distribution; two-sided.
+/// The two-sided distribution of the rank sum test, for two samples of the same distribution: the
+/// probability that the first sample has the smaller figure in at most this number of pairs.
 struct RankSumDistribution {
-    /// Cumulated, for 0, 1, 2… pairs; empty if they are approximated.
+    /// Cumulated probabilities for 0, 1, 2… pairs; empty if probabilities are approximated.
     exact: Vec<f64>,
     pairs: f64,
     deviation: f64,
@@ -80,23 +80,25 @@ impl RankSumDistribution {
         (2.0 * one_way).min(1.0)
     }
 
-    /// Returns the sorted pair from which on, from both ends, 95 % confidence begins.
+    /// Returns the index of the sorted ratio at which the 95 % confidence interval begins, counted
+    /// from either end.
     fn rank(&self) -> Option<usize> {
         if self.exact.is_empty() {
             let rank = self.pairs / 2.0 - CONFIDENCE_DEVIATIONS * self.deviation;
             return (rank >= 1.0).then(|| rank as usize - 1);
         }
-        // The largest significant number of pairs: the pair after those.
+        // The index is the largest significant number of pairs.
         let surprising = self.exact.iter().take_while(|chance| 2.0 * **chance <= 0.05).count();
         surprising.checked_sub(1)
     }
 }
 
-/// Returns, for each number of pairs, the part of all orders of both samples that have this number
-/// or fewer.
+/// Returns, for each number of pairs, the part of all orders of both samples that have at most this
+/// number of pairs.
 fn cumulative_chances(one: usize, other: usize) -> Vec<f64> {
-    // Orders of `i` and `j` figures by pairs: the last figure is of one sample, and makes no pair,
-    // or of the other, and makes `i` of them. Parts, not numbers: 60 over 30 exceeds 2^53.
+    // In an order of `i` and `j` figures, the last figure belongs to the first sample and makes no
+    // pair, or belongs to the second and makes `i` pairs. Parts are used, not numbers: 60 over 30
+    // exceeds 2^53.
     let most = one * other;
     let mut rows: Vec<Vec<f64>> = vec![distribution_of_no_pair(most); other + 1];
     for i in 1..=one {
@@ -120,7 +122,7 @@ fn cumulative_chances(one: usize, other: usize) -> Vec<f64> {
     rows[other].iter().map(cumulate).collect()
 }
 
-/// Returns the distribution of no pair.
+/// Returns the distribution in which the number of pairs is always 0.
 fn distribution_of_no_pair(most: usize) -> Vec<f64> {
     let mut chances = vec![0.0; most + 1];
     chances[0] = 1.0;
@@ -137,30 +139,31 @@ fn cumulative_normal(deviations: f64) -> f64 {
     if deviations < 0.0 { above } else { 1.0 - above }
 }
 
-/// Returns the least probability for samples of these sizes: all figures of one are less than all
-/// of the other.
+/// Returns the smallest possible probability for samples of these sizes, which applies if all
+/// figures of one sample are less than all figures of the other.
 pub(super) fn least_chance(one: usize, other: usize) -> f64 {
-    // One of all orders of both has no pair: one over the binomial coefficient; two-sided.
+    // One order of all has no pair: the probability is two over the binomial coefficient
+    // (two-sided).
     let (few, all) = (one.min(other), one + other);
     let orders: f64 = (0..few).map(|at| (all - at) as f64 / (few - at) as f64).product();
     (2.0 / orders).min(1.0)
 }
 
-/// Returns the number of figures that each of two samples needs to show one row of `rows` that
-/// changes alone.
+/// Returns the number of figures that each of two samples needs to show the change of one row
+/// alone, among `rows` rows.
 pub(super) fn figures_needed(rows: usize) -> usize {
     let is_enough = |count: &usize| least_chance(*count, *count) <= significance_bound(0, rows);
     (1..FIGURES_MAX).find(is_enough).unwrap_or(FIGURES_MAX)
 }
 
-/// Returns the largest significant probability at a place in ascending order, from 0, among
-/// `count`.
+/// Returns the largest significant probability at index `place` of `count` probabilities in
+/// ascending order.
 pub(super) fn significance_bound(place: usize, count: usize) -> f64 {
     0.05 * (place + 1) as f64 / count as f64
 }
 
-/// Returns true for each probability that is too small for chance. At most one in twenty of these
-/// is wrong on average, for any number of rows (Benjamini and Hochberg, 1995).
+/// Returns true for each probability that is too small for chance. On average, at most one in
+/// twenty of these is wrong, for any number of rows (Benjamini and Hochberg, 1995).
 pub(super) fn find_significant(chances: &[f64]) -> Vec<bool> {
     let mut order: Vec<usize> = (0..chances.len()).collect();
     order.sort_by(|one, other| chances[*one].total_cmp(&chances[*other]));
@@ -180,14 +183,16 @@ mod tests {
 
     #[test]
     fn chances_are_those_of_the_tables() {
-        // Six and six: 1 of 924 orders has no pair, 1 one; the tables' bound for 5 % is 5.
+        // Six and six figures: 1 of 924 orders has no pair, 1 has one; the tables' bound for 5 % is
+        // 5.
         let six = cumulative_chances(6, 6);
         assert!((six[0] - 1.0 / 924.0).abs() < 1e-12 && (six[1] - 2.0 / 924.0).abs() < 1e-12);
         assert!((six[36] - 1.0).abs() < 1e-9);
         let chances = RankSumDistribution::of(6, 6);
         assert!(chances.at_most(5.0) <= 0.05 && chances.at_most(6.0) > 0.05);
         assert_eq!(chances.rank(), Some(5));
-        // Twenty and ten: 55 (critical values of the Mann-Whitney U, two-tailed).
+        // Twenty and ten figures: the bound is 55 (critical values of the Mann-Whitney U,
+        // two-tailed).
         let uneven = RankSumDistribution::of(20, 10);
         assert!(uneven.at_most(55.0) <= 0.05 && uneven.at_most(56.0) > 0.05);
         assert_eq!(RankSumDistribution::of(3, 3).rank(), None);

@@ -1,10 +1,10 @@
-//! Reports that were made up, compared.
+//! Comparisons of made-up reports.
 
 use super::*;
 use crate::host::machine::Machine;
 use crate::results::fixtures::{measured_row, report_of_suite};
 
-/// Makes a row of these rounds.
+/// Makes a row with these figures, one for each round.
 fn row_of_rounds(tracer: &str, case: &str, figures: impl IntoIterator<Item = f64>) -> Row {
     let figures: Vec<f64> = figures.into_iter().collect();
     Row {
@@ -14,7 +14,7 @@ fn row_of_rounds(tracer: &str, case: &str, figures: impl IntoIterator<Item = f64
     }
 }
 
-/// Returns twelve rounds around a figure, which vary together with `machine`.
+/// Returns the figures of twelve rounds around `figure`, all multiplied by `machine`.
 fn figures_near(figure: f64, machine: f64) -> impl Iterator<Item = f64> {
     (0..12)
         .map(move |at| figure * machine * (1.0 + 0.03 * f64::from(at % 5)) + f64::from(at) * 1e-6)
@@ -162,7 +162,7 @@ fn of_hundreds_of_rows_that_did_not_change_none_is_called_slower() {
     let found =
         compare_reports(&report_of_suite("filter", before), &report_of_suite("filter", after), &[]);
     let alone = found.rows.iter().filter(|row| row.figures.is_some_and(|it| it.chance < 0.05));
-    // By themselves, one in twenty seems to differ.
+    // If each row is tested by itself, one in twenty seems to differ.
     assert!((3..40).contains(&alone.count()));
     assert!(!found.has_worse());
     assert_eq!((found.compared, found.by_chance), (300, 15.0));
@@ -190,7 +190,7 @@ fn more_events_a_second_are_better_and_bytes_need_no_yardstick() {
     let changed = |one: &Report, other: &Report| {
         compare_verdicts(one, other).into_iter().map(|row| row.1).collect::<Vec<_>>()
     };
-    // A time without a yardstick gives no verdict, on the same machine, either.
+    // A time without a yardstick has no verdict, even on the same machine.
     let expected = [RowVerdict::Better, RowVerdict::Worse, RowVerdict::NothingBeside];
     let of_ours = |all: Vec<RowVerdict>| [all[0], all[1], all[3]];
     assert_eq!(of_ours(changed(&one, &other)), expected);
@@ -209,7 +209,7 @@ fn a_slower_machine_is_not_slower_surely_where_nothing_is_beside() {
     let found = compare_reports(&at(1.0), &at(1.3), &[]);
     assert_eq!((found.rows[0].verdict, found.has_worse()), (RowVerdict::NothingBeside, false));
     assert!(comparison_text(&found).contains("nothing beside it to measure the machine by"));
-    // Nor where the yardstick is zero; a round in which it is does not count.
+    // A yardstick of zero gives no verdict; a round with a zero yardstick does not count.
     let nought = |machine: f64, noughts: usize| {
         let yardstick = figures_near(10.0, machine).enumerate();
         let yardstick = yardstick.map(|(at, it)| if at < noughts { 0.0 } else { it });
@@ -261,7 +261,7 @@ fn what_cannot_be_shown_is_said_with_what_would_show_it() {
             report_of_suite("filter", (0..rows).map(lot).map(counted).collect::<Vec<Row>>())
         };
         let mut after = rows(1.0);
-        // One alone is twice as slow.
+        // Only one row is twice as slow.
         for figure in after.suites.get_mut("filter").expect("it").rows[0].samples.iter_mut() {
             *figure = figure.map(|figure| 2.0 * figure);
         }
@@ -301,7 +301,8 @@ fn who_loses_more_is_told_and_not_faster_without_a_word_of_it() {
     for part in ["faster, lost 12.0 % (before: 0 %)", "1 row: another part of its events is lost"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    // Also where the figures are the same; and not by as much as two runs differ.
+    // Losses are reported for equal figures, too, but not if they differ no more than between two
+    // runs.
     let same = compare_reports(&lossy(20.0, 1), &lossy(20.0, 0), &[]);
     assert_eq!(same.losing().count(), 1);
     let near = compare_reports(&lossy(20.0, 400), &lossy(20.0, 405), &[]);

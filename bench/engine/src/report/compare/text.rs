@@ -1,4 +1,4 @@
-//! A comparison as text: worse rows first; the number of rows that are the same.
+//! Formats a comparison as text: worse rows first; unchanged rows only as a number.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use crate::figures::{format_figure, format_ratio};
 use crate::report::table::Table;
 use crate::results::Unit;
 
-/// Writes the changed rows to `output`, or all.
+/// Writes the changed rows, or all rows, to `output`.
 ///
 /// # Errors
 ///
@@ -88,14 +88,14 @@ fn format_losses(rows: &[&RowChange]) -> String {
     table.text()
 }
 
-/// Returns suite, tracer and case.
+/// Formats suite, tracer and case of a row.
 fn format_row_name(row: &RowChange) -> String {
     let [suite, tracer, case] =
         [&row.suite, &row.tracer, &row.case].map(|name| replace_control_characters(name));
     format!("{suite}: {tracer}: {case}")
 }
 
-/// Formats a part, to a tenth of a percent; a smaller part is not shown as zero.
+/// Formats a part in percent, with one decimal; a small part is not shown as zero.
 fn format_percent(part: f64) -> String {
     match part * 100.0 {
         0.0 => "0 %".to_owned(),
@@ -108,7 +108,7 @@ const fn row_or_rows(count: usize) -> &'static str {
     if count == 1 { "row" } else { "rows" }
 }
 
-/// Returns the meaning of a verdict, for all units.
+/// Returns the meaning of a verdict in words, for rows of all units.
 const fn verdict_meaning(verdict: RowVerdict) -> &'static str {
     match verdict {
         RowVerdict::Worse => "slower, or larger, and not by chance",
@@ -126,7 +126,7 @@ const fn verdict_meaning(verdict: RowVerdict) -> &'static str {
     }
 }
 
-/// Returns a verdict on a row, in a word or two.
+/// Returns the verdict on a row in one or two words.
 fn verdict_word(row: &RowChange) -> &'static str {
     let less = (row.verdict == RowVerdict::Better) != row.unit.more_is_better();
     let is_counted = super::is_countable(row.unit);
@@ -165,7 +165,7 @@ fn format_changes(rows: &[&RowChange]) -> String {
         let yardstick =
             row.yardstick.as_deref().map_or_else(String::new, replace_control_characters);
         let why = row.reason.as_deref().map_or_else(String::new, |why| format!(": {why}"));
-        // A tracer that loses events has less to do: a faster one is reported with its losses.
+        // A tracer that loses events has less work: a faster tracer is reported with its losses.
         let lost = row.lost.filter(|(before, after)| before + after > 0.0);
         let lost = lost.map_or_else(String::new, |(before, after)| {
             format!(", lost {} (before: {})", format_percent(after), format_percent(before))
@@ -189,7 +189,7 @@ fn format_median(unit: Unit, median: Option<f64>) -> String {
     median.map_or_else(|| "·".to_owned(), |median| format_figure(unit, median))
 }
 
-/// Formats the certainty of the comparison.
+/// Formats the paragraph on the certainty of the comparison.
 fn format_certainty(comparison: &Comparison) -> String {
     let compared = comparison.compared;
     let how = format!(
@@ -207,7 +207,7 @@ fn format_certainty(comparison: &Comparison) -> String {
     words.into_iter().flatten().collect::<Vec<String>>().join("\n")
 }
 
-/// Formats the changes that could not have been shown, of any size.
+/// Formats the number of rows whose changes cannot be shown, however large they are.
 fn format_undetectable_changes(reach: &Reach) -> Option<String> {
     let Reach { rows, blind, rounds, rounds_needed } = *reach;
     let round = if rounds == 1 { "round" } else { "rounds" };

@@ -7,16 +7,17 @@ use crate::figures::{format_figure, format_ratio_with_interval};
 use crate::results::Row;
 use crate::stats::Spread;
 
-/// Width of a letter after a bar, as wide as a digit; and of the constant part of the words.
+/// Width of a letter after a bar, equal to the width of a digit; and width of the constant part of
+/// the label.
 const LETTER_WIDTH: f64 = 6.3;
 const LABEL_MARGIN: f64 = 10.0;
-/// Width of bars: least, and the part that the words of the scale leave.
+/// Least and greatest width of bars; the labels of the scale need the remaining width.
 const BARS_MIN: f64 = 40.0;
 const BARS_MAX: f64 = panels::CONTENT_WIDTH - 28.0;
 /// Part of events that may be lost before it is shown next to the bar.
 const LOST_PART_MIN: f64 = 0.000_5;
-/// Part of the greatest figure from which on a figure extends the scale: one that is zero but for
-/// noise would take most of a logarithmic scale.
+/// Part of the greatest figure from which on a figure extends the scale. A figure that is zero
+/// except for noise would take most of a logarithmic scale.
 const SCALE_PART_MIN: f64 = 0.000_1;
 
 /// Draws a bar for each row of one unit.
@@ -27,7 +28,7 @@ pub(super) fn draw_bars(rows: &[&Row]) -> Option<Figure> {
     if rows.iter().any(|row| row.times.is_some()) {
         about += "; ×: times its reference (95 % sure)";
     }
-    // The width leaves room after each bar for its own words.
+    // The scale leaves room after each bar for the label of the bar.
     let widest = |row: &&Row| {
         let words = LABEL_MARGIN + LETTER_WIDTH * bar_label(row).chars().count() as f64;
         (panels::CONTENT_WIDTH - words) / scale.part(bar_end(row)).max(0.01)
@@ -59,13 +60,13 @@ fn draw_row(plot: &mut Plot, across: &PanelScale<'_>, y: f64, row: &Row) {
     plot.words("start", (beyond + 5.0, y + 13.0), &bar_label(row));
 }
 
-/// Returns the end of a bar, the span of its rounds included.
+/// Returns the end of a bar, including the interval that its rounds span.
 fn bar_end(row: &Row) -> f64 {
     let end = |spread: Spread| if spread.count > 1 { spread.p95 } else { spread.median };
     row.spread.map_or(0.0, |spread| end(spread).max(spread.median))
 }
 
-/// Formats a row's figure, its ratio, and its losses.
+/// Formats a row's figure, ratio and losses.
 fn bar_label(row: &Row) -> String {
     let mut words = row.median().map_or_else(String::new, |median| format_figure(row.unit, median));
     if let Some(ratio) = row.times {

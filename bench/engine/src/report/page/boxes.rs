@@ -1,5 +1,5 @@
-//! Box plots: half of all figures are in the box, whiskers end at the last usual figure, and each
-//! outlier is a mark. The form is Tukey's; the content is the thesis' Figure 3.1.
+//! Box plots: the box contains half of all figures, whiskers end at the last usual figure, and each
+//! outlier is a mark. The form is Tukey's; the content is from Figure 3.1 of the thesis.
 
 use std::collections::BTreeSet;
 
@@ -10,19 +10,19 @@ use crate::figures::format_figure;
 use crate::results::Row;
 use crate::stats::{Quartiles, merge_equal_figures, scale_ends};
 
-/// Room on the right, for the middle figure and the greatest.
+/// Room on the right, for the median and the greatest figure.
 const FIGURES_WIDTH: f64 = 112.0;
 /// Fewest rounds for a box.
 const ROUNDS_MIN: usize = 6;
 /// Legend of a box.
 const BOX_LEGEND: &str = "half are in the box, far ones are points; middle … greatest";
 
-/// Draws the single events of the rows that have them.
+/// Draws the box plots of single events, for the rows that have them.
 pub(super) fn draw_event_boxes(rows: &[&Row]) -> Option<Figure> {
     draw_boxes("Single events, one by one", rows, |row| row.histogram.clone())
 }
 
-/// Draws the figures of all rounds.
+/// Draws the box plots of the figures of all rounds.
 pub(super) fn draw_round_boxes(rows: &[&Row]) -> Option<Figure> {
     let enough = |row: &&Row| row.samples.iter().flatten().count() >= ROUNDS_MIN;
     let rows: Vec<&Row> = rows.iter().copied().filter(enough).collect();
@@ -59,7 +59,7 @@ fn draw_row(plot: &mut Plot, across: &PanelScale<'_>, y: f64, row: &Row, figures
     }
     plot.bar(&format!("{class} faint"), (low, y + 3.0), (high - low, 12.0));
     plot.line("median", (x(quarters.median), y + 2.0), (x(quarters.median), y + 16.0));
-    // Points that fall on the same half of a pixel are one mark.
+    // Points in the same half of a pixel become one mark.
     let mut seen = BTreeSet::new();
     for outlier in &quarters.outliers {
         let at = x(outlier.0);

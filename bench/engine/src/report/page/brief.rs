@@ -9,10 +9,10 @@ use crate::figures::{format_figure, format_ratio_with_interval};
 use crate::null_control;
 use crate::results::{Bar, EMPTY_LOOP, Report, Row, RowStatus, SuiteRows, TRACKWAY, Verdict};
 
-/// Most other tracers next to Trackway in a line.
+/// Most tracers that a line compares with Trackway.
 const OTHERS_MAX: usize = 12;
 
-/// Suffix of the names of tracers that are loaded and record nothing.
+/// Suffix of the names of tracers that are loaded but record nothing.
 const OFF_SUFFIX: &str = "-off";
 
 /// Draws the whole summary.
@@ -25,7 +25,7 @@ pub(super) fn draw_summary(report: &Report) -> String {
     html + "</section>\n"
 }
 
-/// Returns a line for each suite: Trackway next to the others in one case.
+/// Formats a line for each suite, which compares Trackway with the other tracers in one case.
 fn format_headlines(report: &Report) -> String {
     let lines: String =
         report.ordered().filter_map(|(name, suite)| format_headline(name, suite)).collect();
@@ -43,7 +43,7 @@ fn format_headline(suite_name: &str, suite: &SuiteRows) -> Option<String> {
     let rows = rows_of_main_case(suite)?;
     let (ours, mut others): (Vec<&Row>, Vec<&Row>) =
         rows.into_iter().partition(|row| row.tracer.starts_with("trackway"));
-    // Trackway in its default use; or else a row with a baseline.
+    // The row of Trackway in its default use comes first, then a row with a baseline.
     let is_on = |row: &&&Row| !row.tracer.ends_with(OFF_SUFFIX);
     let chosen = ours
         .iter()
@@ -60,7 +60,7 @@ fn format_headline(suite_name: &str, suite: &SuiteRows) -> Option<String> {
     let good = |row: &Row| {
         row.median().map_or(f64::MAX, |it| if unit.more_is_better() { -it } else { it })
     };
-    // The cost of a tracer that is off, and of the loop alone, is in the figures.
+    // The figures already include the cost of a disabled tracer and of the loop alone.
     if !ours.tracer.ends_with(OFF_SUFFIX) {
         others.retain(|row| !row.tracer.ends_with(OFF_SUFFIX) && row.tracer != EMPTY_LOOP);
     }
@@ -81,8 +81,8 @@ fn format_headline(suite_name: &str, suite: &SuiteRows) -> Option<String> {
     ))
 }
 
-/// Returns the rows of the case that most tracers run: the first of several, and among cases that
-/// differ in a number the one with the greatest.
+/// Returns the rows of the case that most tracers run. Of several such cases, returns the first; of
+/// cases that differ in a number, returns the case with the greatest number.
 fn rows_of_main_case(suite: &SuiteRows) -> Option<Vec<&Row>> {
     let measured = |row: &&Row| row.spread.is_some() && !row.is_control;
     let count =
@@ -163,7 +163,7 @@ fn format_bars(bars: &[Bar]) -> String {
     html + "</ul>\n"
 }
 
-/// Formats the controls that differ.
+/// Formats the controls that differ too much.
 fn format_controls(report: &Report) -> String {
     let line = |line: String| format!("<li class=\"warning\">{}\n", escape_html(&line));
     let lines: String =
@@ -174,7 +174,8 @@ fn format_controls(report: &Report) -> String {
     format!("<h3>Controls that differ: nothing beside them is decided</h3>\n<ul>\n{lines}</ul>\n")
 }
 
-/// A reason with the tracer that it is about, the suites where, and how many rows it costs.
+/// A row with a reason for missing figures, the suites with that reason, and the number of such
+/// rows.
 struct MissingFigures<'a> {
     row: &'a Row,
     suites: Vec<&'a str>,

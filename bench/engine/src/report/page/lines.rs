@@ -1,4 +1,4 @@
-//! Lines: a figure for each x, of each tracer, a plot for each family of cases.
+//! Line plots: the figures of each tracer by x, a plot for each family of cases.
 
 use super::plot::{
     Figure, HEADING_LETTERS, PANEL_WIDTH, Plot, ROW_HEIGHT, clip_middle, spread_apart,
@@ -9,7 +9,7 @@ use super::words;
 use crate::figures::format_figure;
 use crate::results::{Row, SuiteRows};
 
-/// Room around the plot; names are on its right.
+/// Room around the plot; the names of the lines are on its right.
 const TOP: f64 = 26.0;
 const LEFT: f64 = 46.0;
 const RIGHT: f64 = 206.0;
@@ -19,7 +19,7 @@ const HEIGHT: f64 = 180.0;
 /// Most letters of a name.
 const NAME_LETTERS: usize = 20;
 
-/// Plots of rows that have an x, and those rows that are in none, because they have one x alone.
+/// Draws line plots of rows that have an x; also returns the rows of families without two x.
 pub(super) fn draw_lines<'a>(
     suite: &SuiteRows,
     rows: &[&'a Row],
@@ -79,7 +79,7 @@ impl XAxis {
     }
 }
 
-/// Draws a line for each tracer that has figures for two x; `None` if there is none.
+/// Draws a line for each tracer that has figures for two x; `None` if no tracer has.
 fn draw_panel(x_axis: &str, rows: &[&Row], strokes: &Strokes<'_>) -> Option<String> {
     let unit = rows.first()?.unit;
     let mut tracers: Vec<&str> = Vec::new();
@@ -115,7 +115,7 @@ fn draw_panel(x_axis: &str, rows: &[&Row], strokes: &Strokes<'_>) -> Option<Stri
         plot.through(&stroke.class, &drawn);
         drawn.iter().for_each(|point| plot.marker(&stroke, *point));
         let (Some(at), Some(end)) = (drawn.last(), points.last()) else { continue };
-        // From the line's end to its name, which may have had to move.
+        // A line leads from the last point to the name, which may have been moved.
         plot.line("lead", (at.0 + 5.0, at.1), (right + 16.0, y));
         plot.marker(&stroke, (right + 22.0, y));
         let words =
@@ -125,13 +125,13 @@ fn draw_panel(x_axis: &str, rows: &[&Row], strokes: &Strokes<'_>) -> Option<Stri
     Some(plot.finish())
 }
 
-/// Draws the marks of all x, with their meaning.
+/// Draws the marks of all x, and the meaning of the axis.
 fn draw_axis(plot: &mut Plot, along: &XAxis, bottom: f64, words: &str) {
     let mut free = f64::NEG_INFINITY;
     for at in &along.marks {
         let x = along.x(*at);
         plot.line("axis", (x, bottom), (x, bottom + 4.0));
-        // Where they are too many, not each has its number.
+        // If marks are close, only some of them get a number.
         if x >= free {
             plot.words("middle", (x, bottom + 16.0), &format_mark(*at));
             free = x + 28.0;

@@ -5,10 +5,10 @@
 //! plot      common elements; scale: positions on an axis; strokes: lines of tracers
 //! words     cases as headings
 //! panels    a case each, with a row for each tracer, two side by side
-//! bars      tracers in cases, with the span of their rounds
-//! lines     a figure for each x
-//! stacks    the parts of an event, one after the other (survey, Figure 10)
-//! boxes     half of all figures in a box, outliers next to it (thesis, Figure 3.1)
+//! bars      bars of tracers in cases, with the span of their rounds
+//! lines     line plots of figures by x
+//! stacks    stacked parts of an event (survey, Figure 10)
+//! boxes     box plots with outliers (thesis, Figure 3.1)
 //! polygons  frequencies of figures (thesis, Figure 3.2)
 //! table     all rows with all of their figures
 //! ```
@@ -37,7 +37,7 @@ use strokes::Strokes;
 /// The style sheet: no script, no font, nothing loaded from elsewhere.
 const STYLE: &str = include_str!("style.css");
 
-/// Returns the page.
+/// Renders the report as an HTML page.
 pub fn render_page(report: &Report) -> String {
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -71,7 +71,7 @@ fn format_head(report: &Report) -> String {
     html
 }
 
-/// Formats the table of contents, with the outcome of the rows.
+/// Formats the table of contents, with the number of rows by outcome.
 fn format_contents(report: &Report) -> String {
     let mut html = "<nav>\n<h2>What was measured</h2>\n<ol>\n".to_owned();
     for (name, suite) in report.ordered() {
@@ -125,7 +125,7 @@ fn format_section(name: &str, suite: &SuiteRows) -> String {
 fn draw_figures(suite: &SuiteRows, rows: &[&Row], strokes: &Strokes<'_>) -> String {
     let (with_x, without): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.x.is_some());
     let (by_x, rest) = lines::draw_lines(suite, &with_x, strokes);
-    // Cases with a single x have no line.
+    // Cases with a single x have no line plot.
     let without: Vec<&Row> =
         rows.iter().copied().filter(|row| without.contains(row) || rest.contains(row)).collect();
     let single: Vec<&Row> = rows.iter().copied().filter(|row| !row.histogram.is_empty()).collect();
@@ -155,7 +155,7 @@ fn wrap_figure(drawn: &Figure, command: &str) -> String {
     )
 }
 
-/// Returns words with a point after them.
+/// Returns `words` with a full stop at the end.
 fn to_sentence(words: &str) -> String {
     let mut letters = words.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
@@ -238,7 +238,7 @@ mod tests {
             [measured_row("untraced", "hackbench", 75.0), traced],
         ));
         let open = page.split("<details>").next().expect("what is not folded");
-        // In short, and in the figure, which is printed.
+        // The ratio is in the summary, and as text in the figure.
         assert_eq!(open.matches("×1.20 (1.10–1.30)").count(), 2, "{open}");
     }
 
@@ -285,7 +285,7 @@ mod tests {
             .collect();
         let [[first, width], [second, _]] = rects[..] else { panic!("{drawn}") };
         assert!((first + width - second).abs() < 0.2, "{drawn}");
-        // Where nothing has parts, there is no such figure.
+        // A suite without parts of events has no such figure.
         assert!(
             !self::render_page(&report_of_suite("breakdown", [part("site", 10.0)]))
                 .contains("1 site")

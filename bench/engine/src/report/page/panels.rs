@@ -1,4 +1,5 @@
-//! Panels: a case each, with a row for each tracer, all on one scale; two stand side by side.
+//! Panels: one panel for each case, with a row for each tracer, all on one scale; two stand side by
+//! side.
 
 use super::plot::{
     HEADING_LETTERS, PANEL_WIDTH, Plot, ROW_HEIGHT, clip_middle, draw_axis_below, group_by_case,
@@ -15,7 +16,7 @@ const BOTTOM: f64 = 20.0;
 /// Most characters of a name.
 const NAME_LETTERS: usize = 21;
 
-/// Width that is left for figures and words.
+/// Width for figures and words, without the names.
 pub(super) const CONTENT_WIDTH: f64 = PANEL_WIDTH - NAMES_WIDTH;
 
 /// The horizontal scale of a panel.
@@ -30,14 +31,14 @@ impl PanelScale<'_> {
         NAMES_WIDTH + self.width * self.scale.part(figure)
     }
 
-    /// Returns the position at which bars begin.
+    /// Returns the horizontal position at which bars begin.
     pub(super) fn base(&self) -> f64 {
         self.x(self.scale.base())
     }
 }
 
-/// Draws a panel for each case; of its [`CONTENT_WIDTH`], `room` is left on the right, for words,
-/// and `draw` draws a row from `y` on.
+/// Draws a panel for each case. In each panel, `room` of the [`CONTENT_WIDTH`] is kept free on the
+/// right for words, and `draw` draws a row at the vertical position `y`.
 pub(super) fn draw_panels(
     rows: &[&Row],
     scale: &Scale,

@@ -1,7 +1,7 @@
 //! Elements common to all figures: SVG within a page, in the page's colours.
 //!
 //! Main invariant: every figure is written next to its mark, so that readers do not measure along
-//! an axis, and everything that a colour expresses is also in words.
+//! an axis. Everything that a colour expresses is also written in words.
 
 use std::fmt::Write as _;
 
@@ -9,16 +9,16 @@ use super::scale::{Scale, format_mark};
 use super::strokes::Stroke;
 use crate::results::{Row, Unit};
 
-/// Width of a figure that has a line for itself, in pixels.
+/// Width of a figure that has a line of the page alone, in pixels.
 pub(super) const FIGURE_WIDTH: f64 = 860.0;
 /// Width of a panel, of which two stand side by side.
 pub(super) const PANEL_WIDTH: f64 = 430.0;
-/// Most characters of its heading.
+/// Most characters of a panel's heading.
 pub(super) const HEADING_LETTERS: usize = 64;
-/// From one row to the next.
+/// Vertical distance between two rows.
 pub(super) const ROW_HEIGHT: f64 = 18.0;
-/// Colours of the page by the beginnings of tracers' names: the same in every figure. Others have
-/// the last.
+/// Colours of the page by the beginnings of tracer names, equal in every figure. All other tracers
+/// have the last colour.
 const TRACER_COLOURS: [(&str, &str); 10] = [
     ("trackway", "c0"),
     ("lttng", "c1"),
@@ -33,22 +33,21 @@ const TRACER_COLOURS: [(&str, &str); 10] = [
 ];
 /// Most rows of a panel: half of a printed page.
 const ROWS_MAX: usize = 32;
-/// Least room for a figure on an axis.
+/// Least width for a number on an axis.
 const MARK_WIDTH: f64 = 36.0;
 
 /// Panels that are shown together, below one title and above the command that repeats the suite.
 #[derive(Debug)]
 pub(super) struct Figure {
-    /// Its title.
+    /// Title of the figure.
     pub(super) title: String,
-    /// The unit of its figures, and the direction that is better.
+    /// Unit of the numbers, and the direction that is better.
     pub(super) about: String,
     /// Panels as SVG; narrow ones stand side by side.
     pub(super) panels: Vec<String>,
 }
 
-/// Rows by their cases, in the order in which these come; a case of many rows is several times
-/// there.
+/// Groups rows by case, in the order of the cases; a case with many rows has several groups.
 pub(super) fn group_by_case<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a Row>)> {
     let mut cases: Vec<(&str, Vec<&Row>)> = Vec::new();
     for row in rows {
@@ -66,7 +65,7 @@ pub(super) fn axis_label(unit: Unit, scale: &Scale) -> String {
     format!("{} on a {} scale; {}", unit.words(), scale.kind(), unit.which_is_better())
 }
 
-/// Returns words that fit: the middle is left out, as names differ at their ends.
+/// Shortens words to at most `most` letters: the middle is left out, as names differ at their ends.
 pub(super) fn clip_middle(words: &str, most: usize) -> String {
     let letters: Vec<char> = words.chars().collect();
     if letters.len() <= most {
@@ -77,7 +76,7 @@ pub(super) fn clip_middle(words: &str, most: usize) -> String {
     ends.concat().into_iter().collect()
 }
 
-/// Lines from the top to the bottom at a scale's figures, and these below.
+/// Draws lines from the top to the bottom at a scale's marks, with their numbers below.
 pub(super) fn draw_axis_below(
     plot: &mut Plot,
     scale: &Scale,
@@ -91,7 +90,7 @@ pub(super) fn draw_axis_below(
     draw_axis_marks(plot, scale, (left, width), bottom);
 }
 
-/// Draws a scale's figures below an axis: not each, if they are too many.
+/// Draws the numbers of a scale's marks below an axis; leaves some out if there are too many.
 pub(super) fn draw_axis_marks(
     plot: &mut Plot,
     scale: &Scale,
@@ -130,7 +129,7 @@ impl Plot {
     /// Draws a line of one of the page's classes.
     pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let ((x1, y1), (x2, y2)) = (from, to);
-        // Writing to a string cannot fail; nor can the other calls.
+        // Writing to a string cannot fail: this applies to all such calls below.
         let _ = writeln!(
             self.text,
             "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
@@ -147,7 +146,7 @@ impl Plot {
         );
     }
 
-    /// Words that begin (`start`), end (`end`) or stand (`middle`) at a point.
+    /// Writes words that begin (`start`), end (`end`) or are centred (`middle`) at a point.
     pub(super) fn words(&mut self, anchor: &str, (x, y): (f64, f64), words: &str) {
         let words = escape_html(words);
         let _ = writeln!(
@@ -156,7 +155,7 @@ impl Plot {
         );
     }
 
-    /// Draws the heading of a panel, from a point on.
+    /// Draws the heading of a panel; its text begins at a point.
     pub(super) fn heading(&mut self, (x, y): (f64, f64), words: &str) {
         let words = escape_html(words);
         let _ =
@@ -178,7 +177,7 @@ impl Plot {
         let _ = writeln!(self.text, "<path class=\"{class}\" d=\"{path}\"/>");
     }
 
-    /// Draws a point of which there may be many.
+    /// Draws a small point, for points that may be many.
     pub(super) fn small_point(&mut self, class: &str, (x, y): (f64, f64)) {
         let _ = writeln!(
             self.text,
@@ -192,7 +191,7 @@ impl Plot {
     }
 }
 
-/// Class of a tracer: that of its family.
+/// Returns the colour class of the tracer's family.
 pub(super) fn colour_class(tracer: &str) -> &'static str {
     let found = TRACER_COLOURS.iter().find(|family| tracer.starts_with(family.0));
     found.map_or("c6", |family| family.1)
@@ -203,8 +202,7 @@ pub(super) fn escape_html(words: &str) -> String {
     words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Returns positions as near to these as possible that are at least a row from each other, and
-/// above `bottom`.
+/// Returns positions that are near to the wanted ones, at least one row apart, and above `bottom`.
 pub(super) fn spread_apart(wanted: &[f64], bottom: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));
@@ -212,7 +210,7 @@ pub(super) fn spread_apart(wanted: &[f64], bottom: f64) -> Vec<f64> {
     for pair in order.windows(2) {
         places[pair[1]] = places[pair[1]].max(places[pair[0]] + ROW_HEIGHT);
     }
-    // Labels that were moved below the plot push the others up again.
+    // Labels that were moved below the plot move the labels above them up again.
     let mut limit = bottom;
     for &at in order.iter().rev() {
         places[at] = places[at].min(limit);

@@ -11,7 +11,7 @@ use super::words;
 use crate::results::Row;
 use crate::stats::scale_ends;
 
-/// Space around the plot; below it there are marks, and the lines' names, and then nothing.
+/// Space around the plot; the space below has the marks of the axis and the names of the lines.
 const TOP: f64 = 24.0;
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 22.0;
@@ -19,19 +19,19 @@ const MARKS: f64 = 26.0;
 const BOTTOM_MARGIN: f64 = 10.0;
 /// Height of the plot.
 const HEIGHT: f64 = 180.0;
-/// Parts of the axis that figures are counted in.
+/// Number of sections of the axis in which figures are counted.
 const SECTIONS: usize = 60;
 /// Most distinguishable lines; a case with more has several plots.
 const LINES_MAX: usize = 7;
-/// From one marker of a line to the next, in parts.
+/// Distance between two markers of a line, in sections.
 const MARKER_EVERY: usize = 8;
-/// Fewest events of a case for meaningful shares; with fewer there is the box plot.
+/// Fewest events of a case for meaningful shares; a case with fewer events only has a box plot.
 const EVENTS_MIN: u64 = 200;
-/// Names side by side, and room for each.
+/// Number of names side by side, and width of each.
 const NAMES_ACROSS: usize = 2;
 const NAME_WIDTH: f64 = 205.0;
 
-/// Draws a plot for each case, with a line for each tracer whose single events are known.
+/// Draws a plot for each case, with a line for each tracer that has figures of single events.
 pub(super) fn draw_polygons(rows: &[&Row], strokes: &Strokes<'_>) -> Option<Figure> {
     let has_many = |row: &&Row| row.tail.is_some_and(|tail| tail.count >= EVENTS_MIN);
     let has_line = |row: &&Row| !row.histogram.is_empty() && !row.is_control && has_many(row);
@@ -55,8 +55,8 @@ pub(super) fn draw_polygons(rows: &[&Row], strokes: &Strokes<'_>) -> Option<Figu
     })
 }
 
-/// Splits rows into groups that fit in a plot, in the order of their medians; each group includes
-/// the baseline.
+/// Splits rows into groups that fit in a plot, ordered by their medians; each group includes the
+/// baseline.
 fn group_rows_for_plots<'a>(rows: &[&'a Row]) -> Vec<Vec<&'a Row>> {
     let middle = |row: &Row| row.tail.map_or(0.0, |tail| tail.p50);
     let sorted = |mut rows: Vec<&'a Row>| {
@@ -110,7 +110,7 @@ fn draw_panel(
         let stroke = strokes.stroke(&row.tracer);
         let points = polygon_points(&frequencies_by_section(row, along), &x_of, &y_of);
         plot.through(&stroke.class, &points);
-        // Each line's markers are elsewhere.
+        // Each line has its markers at other sections.
         let marked = points.iter().skip(at * MARKER_EVERY / rows.len()).step_by(MARKER_EVERY);
         marked.for_each(|point| plot.marker(&stroke, *point));
         let x = 4.0 + NAME_WIDTH * (at % NAMES_ACROSS) as f64;
@@ -122,7 +122,8 @@ fn draw_panel(
     plot.finish()
 }
 
-/// Returns a line that comes from the bottom, and goes back to it where there is no figure.
+/// Returns the points of a line that begins at the bottom and returns to it in sections without
+/// figures.
 fn polygon_points(
     parts: &[f64],
     x_of: &dyn Fn(f64) -> f64,

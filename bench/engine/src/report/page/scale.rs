@@ -1,6 +1,6 @@
-//! Scales: where on an axis a figure is, and which figures are written along it.
+//! Scales: positions of figures on an axis, and figures that are written along the axis.
 
-/// A logarithmic scale from left to right, or a linear one where all figures are of one power.
+/// A logarithmic scale from left to right, or a linear scale if all figures are of similar size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Scale {
     from: f64,
@@ -15,7 +15,8 @@ impl Scale {
         let deepest = figures.iter().copied().fold(0.0, f64::min);
         let (least, most) =
             positive_bounds(figures.into_iter()).or((deepest < 0.0).then_some((1.0, 1.0)))?;
-        // A difference may be less than zero: by little on a scale of all figures.
+        // A difference may be less than zero; a slightly negative figure does not make the scale
+        // linear.
         if deepest < -0.01 * most {
             return Some(Self {
                 from: -round_up_to_step(-deepest),
@@ -56,7 +57,7 @@ impl Scale {
         part.clamp(0.0, 1.0)
     }
 
-    /// Figures to draw lines at.
+    /// Returns the figures at which lines are drawn.
     pub(super) fn marks(&self) -> Vec<f64> {
         if !self.is_log {
             let length = self.to - self.from;
@@ -67,13 +68,13 @@ impl Scale {
         std::iter::successors(Some(self.from), next).take_while(|mark| *mark <= most).collect()
     }
 
-    /// Returns the kind of the scale, for the axis.
+    /// Returns the kind of the scale, for the label of the axis.
     pub(super) const fn kind(&self) -> &'static str {
         if self.is_log { "logarithmic" } else { "linear" }
     }
 }
 
-/// Returns the least and the greatest that a logarithmic scale can show.
+/// Returns the least and the greatest figure that a logarithmic scale can show.
 fn positive_bounds(figures: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let shown = figures.filter(|figure| figure.is_finite() && *figure > 0.0);
     shown.fold(None, |bounds: Option<(f64, f64)>, figure| {
@@ -82,7 +83,7 @@ fn positive_bounds(figures: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// Returns the next figure above that has one digit, or ends in 5.
+/// Returns the next larger figure that has one digit, or ends in 5.
 fn round_up_to_step(figure: f64) -> f64 {
     let power = 10_f64.powf(figure.log10().floor());
     let steps = [1.0, 1.2, 1.6, 2.0, 2.4, 3.2, 4.0, 5.0, 6.0, 8.0, 10.0];

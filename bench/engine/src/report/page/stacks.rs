@@ -1,32 +1,33 @@
-//! Stacks: the parts of one event, one after the other (survey, Figure 10); a bar for each tracer.
-//! Parts have numbers, which refer to the list below the bar, with a figure for each.
+//! Stacks: the parts of one event, one after the other (survey, Figure 10), as a bar for each
+//! tracer. The numbers of the parts refer to the list below the bar, which has a figure for each
+//! part.
 
 use super::plot::{FIGURE_WIDTH, Figure, Plot, axis_label, clip_middle, draw_axis_below};
 use super::scale::Scale;
 use crate::figures::format_figure;
 use crate::results::{Row, WHOLE_EVENT};
 
-/// Room above the first bar, from one to the next, and below the last.
+/// Room above the first bar, distance between bars, and room below the last bar.
 const TOP: f64 = 8.0;
 const STEP: f64 = 76.0;
 const BOTTOM: f64 = 20.0;
 /// Room for names on the left.
 const NAMES: f64 = 160.0;
-/// Positions of numbers, the bar and the lines of words, below the beginning of a step.
+/// Vertical positions of the numbers, the bar and the lines of words within a step.
 const NUMBERS: f64 = 12.0;
 const BAR: f64 = 16.0;
 const BAR_HEIGHT: f64 = 16.0;
 const WORDS: [f64; 2] = [46.0, 61.0];
 /// Room on the right, for the sum.
 const SUM: f64 = 130.0;
-/// Least width of a part that has its number above it.
+/// Least width of a part whose number is written above it.
 const NUMBER_WIDTH: f64 = 9.0;
 /// Colours of parts, by their order; neighbours differ.
 const COLOURS: [&str; 10] =
     ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c1 faint", "c0 faint", "c3 faint"];
 
-/// Returns, for each tracer whose whole event is among these rows, the parts of the event in their
-/// order: its other rows.
+/// Returns each tracer with a row for the whole event, and its other rows: the parts of the event,
+/// in order.
 pub(super) fn parts_by_tracer<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a Row>)> {
     let is_whole = |row: &&&'a Row| row.case == WHOLE_EVENT;
     let wholes = rows.iter().filter(is_whole).filter(|row| !row.is_control);
@@ -37,7 +38,7 @@ pub(super) fn parts_by_tracer<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a Row
     wholes.map(of_whole).collect()
 }
 
-/// Draws a bar for each tracer, of its parts in their order; `None` if there is nothing to show.
+/// Draws a bar for each tracer, of its parts in order; `None` if there is no figure to show.
 pub(super) fn draw_stacks(stacks: &[(&str, Vec<&Row>)]) -> Option<Figure> {
     let most = stacks.iter().map(|stack| sum_of_medians(&stack.1)).fold(0.0, f64::max);
     let scale = Scale::covering(std::iter::once(most))?;

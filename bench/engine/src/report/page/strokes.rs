@@ -4,17 +4,17 @@
 use super::plot::colour_class;
 use crate::results::TRACKWAY;
 
-/// Number of line styles: one solid, the others dashed.
+/// Number of line styles: one is solid, the others are dashed.
 const DASHES: usize = 5;
-/// Shapes of markers: [`Shape::of`] has one for each number below.
+/// Number of marker shapes: [`Shape::of`] has a shape for each smaller number.
 const SHAPES: usize = 7;
 
 /// The line of a tracer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stroke {
-    /// Classes of the page.
+    /// Classes of the line in the style sheet.
     pub(super) class: String,
-    /// The marker of its points.
+    /// The marker of the line's points.
     pub(super) shape: Shape,
 }
 
@@ -43,7 +43,7 @@ impl Shape {
         }
     }
 
-    /// Returns its outline around a point, as the `d` of an SVG path.
+    /// Returns the outline of the shape around a point, as the `d` of an SVG path.
     pub(super) fn path(self, (x, y): (f64, f64)) -> String {
         let corners: &[(f64, f64)] = match self {
             Self::Circle => {
@@ -69,13 +69,13 @@ impl Shape {
     }
 }
 
-/// Lines of a suite's tracers: the same in all of its figures.
+/// Lines of a suite's tracers, equal in all figures of the suite.
 #[derive(Debug)]
 pub(super) struct Strokes<'a>(Vec<&'a str>);
 
 impl<'a> Strokes<'a> {
-    /// Makes the lines of these tracers, some of which may occur several times. Trackway in its
-    /// default use has the solid line.
+    /// Makes the lines of these tracers, which may repeat. Trackway in its default use has the
+    /// solid line.
     pub(super) fn of(tracers: impl IntoIterator<Item = &'a str>) -> Self {
         let mut known = vec![TRACKWAY];
         for tracer in tracers {
@@ -89,7 +89,7 @@ impl<'a> Strokes<'a> {
     /// Returns the line of a tracer.
     pub(super) fn stroke(&self, tracer: &str) -> Stroke {
         let number = self.0.iter().position(|known| *known == tracer).unwrap_or(self.0.len());
-        // Their product is the least number at which both come round.
+        // The combinations of dash and marker repeat after `DASHES` × `SHAPES` tracers.
         let (dash, shape) = (number % DASHES, Shape::of(number));
         Stroke { class: format!("{} stroke{dash}", colour_class(tracer)), shape }
     }
@@ -110,7 +110,7 @@ mod tests {
             assert!(!all[..at].contains(one), "{at}: {one:?}");
         }
         assert_eq!(all[0].class, "c0 stroke0");
-        // One family has one colour, whatever else differs.
+        // All tracers of a family have one colour.
         assert!(all.iter().all(|one| one.class.starts_with("c0 ")));
     }
 

@@ -1,4 +1,4 @@
-//! All rows of one unit, with all of their figures: columns that no row needs are left out. Tables
+//! Tables of all rows of one unit, with all of their figures; empty columns are left out. Tables
 //! that repeat a plot are folded, and not printed.
 
 use std::fmt::Write as _;
@@ -9,10 +9,10 @@ use crate::figures::{format_figure, format_number, format_ratio_with_interval};
 use crate::results::{Row, SuiteRows};
 use crate::stats::{Spread, Tail};
 
-/// A column: its head, and the text of a row in it.
+/// A column: its heading, and a function that returns its text for a row.
 type Column<'a> = (String, Box<dyn Fn(&Row) -> Option<String> + 'a>);
 
-/// Formats the tables of measured rows, by their cases; empty if there are none.
+/// Formats the tables of measured rows, one for each case; empty if there are no rows.
 pub(super) fn format_tables(suite: &SuiteRows, rows: &[&Row]) -> String {
     let Some(unit) = rows.first().map(|row| row.unit.words()) else { return String::new() };
     let mut also = account_columns();
@@ -30,7 +30,7 @@ pub(super) fn format_tables(suite: &SuiteRows, rows: &[&Row]) -> String {
     html + &format_folded("What else is known", &format_table(rows, also))
 }
 
-/// Puts a text under a line that unfolds it.
+/// Folds HTML under a line with the title, which unfolds it.
 pub(super) fn format_folded(title: &str, html: &str) -> String {
     if html.is_empty() {
         return String::new();
@@ -72,12 +72,12 @@ fn format_table(rows: &[&Row], mut columns: Vec<Column<'_>>) -> String {
     html + "</table></div>\n"
 }
 
-/// Columns of the rounds' figures.
+/// Returns the columns of the rounds' figures.
 fn figure_columns(suite: &SuiteRows) -> Vec<Column<'_>> {
     let spread = |of: fn(&Spread) -> f64| {
         move |row: &Row| row.spread.map(|spread| format_figure(row.unit, of(&spread)))
     };
-    // With one round there is nothing that they span.
+    // A row with one round has no span.
     let of_several = |of: fn(&Spread) -> f64| {
         move |row: &Row| {
             row.spread.filter(|one| one.count > 1).map(|one| format_figure(row.unit, of(&one)))
@@ -107,7 +107,7 @@ fn figure_columns(suite: &SuiteRows) -> Vec<Column<'_>> {
     ]
 }
 
-/// Columns of how single events are distributed.
+/// Returns the columns of the distribution of single events.
 fn tail_columns() -> Vec<Column<'static>> {
     let tail = |of: fn(&Tail) -> f64| {
         move |row: &Row| row.tail.map(|tail| format_figure(row.unit, of(&tail)))
@@ -128,7 +128,7 @@ fn tail_columns() -> Vec<Column<'static>> {
     ]
 }
 
-/// Returns the columns of accounts.
+/// Returns the columns of event accounts.
 fn account_columns() -> Vec<Column<'static>> {
     let counted = |of: fn(&Row) -> Option<u64>| {
         move |row: &Row| of(row).map(|count| format_number(count as f64))
@@ -145,7 +145,7 @@ fn account_columns() -> Vec<Column<'static>> {
     ]
 }
 
-/// Makes a column with this head.
+/// Makes a column with the heading `head`.
 fn build_column<'a>(head: &str, cell: impl Fn(&Row) -> Option<String> + 'a) -> Column<'a> {
     (head.to_owned(), Box::new(cell))
 }

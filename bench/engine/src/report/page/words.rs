@@ -1,9 +1,9 @@
-//! Cases in words: their names are short, for programs; these are for people.
+//! Descriptions of cases for people: the names of cases are short, for programs.
 
 use crate::case::Payload;
 use crate::results::Row;
 
-/// First words of cases, and their meaning.
+/// First words of case names, and their meaning.
 const PAYLOADS: [(Payload, &str); 5] = [
     (Payload::Number, "one u32"),
     (Payload::Record, "a string, a u32 and a u64"),
@@ -29,8 +29,8 @@ pub(super) fn case_heading(case: &str) -> String {
     CONTEXTS.iter().fold(words, |words, (short, long)| words.replace(short, long))
 }
 
-/// Returns the common part of cases that differ in x: their words without the number, of which
-/// there may be one or several.
+/// Returns the common part of cases that differ in x: the words of a name without the number, which
+/// may occur several times.
 pub(super) fn case_family(case: &str, x: f64) -> String {
     let without = |word: &str| {
         let number = trim_to_digits(word);
@@ -42,13 +42,14 @@ pub(super) fn case_family(case: &str, x: f64) -> String {
     words.join(" ")
 }
 
-/// Returns one heading for such cases: `one u32, 1 to 8 threads`. `axis` is the meaning of x.
+/// Returns one heading for cases that differ in x: `one u32, 1 to 8 threads`. `axis` is the meaning
+/// of x.
 pub(super) fn family_heading(rows: &[&Row], axis: &str) -> String {
     let with_x = || rows.iter().filter_map(|row| Some((row.x?, *row)));
     let Some((first, _)) = with_x().min_by(|one, other| one.0.total_cmp(&other.0)) else {
         return String::new();
     };
-    // Its words are those of several.
+    // The greatest x has the words in the plural.
     let Some((last, row)) = with_x().max_by(|one, other| one.0.total_cmp(&other.0)) else {
         return String::new();
     };

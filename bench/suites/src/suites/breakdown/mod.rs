@@ -1,12 +1,12 @@
-//! The parts of one event's time, for Trackway and LTTng-UST by the same method.
+//! The parts of one event's time, for Trackway and LTTng-UST, by the same method.
 //!
 //! ```text
 //! observe    a program's loop, timed, sampled, stepped through
 //! parts      the part of each instruction
 //! ```
 //!
-//! Main invariant: parts add up to the whole. Each sample counts once, and code outside ordinary
-//! events has a row of its own.
+//! Main invariant: the parts add up to the whole event. Each sample counts once, and code outside
+//! ordinary events has a separate row.
 
 mod observe;
 mod parts;
@@ -26,7 +26,7 @@ use crate::tracers::name;
 use observe::{LoopReport, PERIOD_NS, STEPPED_MORE};
 use parts::{Part, PartCounts};
 
-/// Its name.
+/// Name of the suite.
 const SUITE_NAME: &str = "breakdown";
 /// File of perf's samples, in the scratch folder.
 const SAMPLES_FILE: &str = "parts-samples";
@@ -34,11 +34,11 @@ const SAMPLES_FILE: &str = "parts-samples";
 const BATCH_EVENTS: u64 = 10_000;
 /// Batches of a timed loop.
 const TIMED_BATCHES: u64 = 120;
-/// Time for which a loop is sampled, in ns; and most batches of it.
+/// Time for which a loop is sampled, in ns; and most batches of a sampled loop.
 const SAMPLED_NS: f64 = 400e6;
 const SAMPLED_NS_QUICK: f64 = 150e6;
 const SAMPLED_BATCHES_MAX: f64 = 20_000.0;
-/// Events before those that are stepped through.
+/// Events before the events that are stepped through.
 const WARM_UP_EVENTS: u64 = 20_000;
 
 /// A tracer in one configuration.
@@ -72,7 +72,7 @@ impl TracerVariant {
 enum RowKind {
     WholeEvent,
     Part(Part),
-    /// The whole, by a run of its own.
+    /// The whole event, measured again by a separate run.
     Again,
 }
 
@@ -80,13 +80,13 @@ enum RowKind {
 #[derive(Debug, Clone)]
 struct RunResult {
     event_ns: f64,
-    /// Part of all samples, by part.
+    /// Share of each part in all samples.
     shares: BTreeMap<Part, f64>,
     samples: u64,
     account: Account,
 }
 
-/// The suite.
+/// The suite `breakdown`.
 #[derive(Debug)]
 pub(crate) struct Breakdown {
     programs: Programs,
@@ -132,7 +132,7 @@ impl Breakdown {
         account.ok_or_else(|| Error::output(variant.tracer, "it has recorded nothing"))
     }
 
-    /// Times a loop.
+    /// Times a variant's loop.
     fn time(&self, workspace: &Workspace, variant: TracerVariant) -> Result<RunResult> {
         let program = workspace.path(variant.program()).display().to_string();
         let (timed, batch) = (TIMED_BATCHES.to_string(), BATCH_EVENTS.to_string());
@@ -141,7 +141,7 @@ impl Breakdown {
         Ok(RunResult { event_ns: timed.event_ns, shares: BTreeMap::new(), samples: 0, account })
     }
 
-    /// Times a loop, and samples it.
+    /// Times a variant's loop, and samples it.
     fn observe(
         &self,
         context: &SuiteContext<'_>,
@@ -227,7 +227,7 @@ impl Breakdown {
     }
 }
 
-/// Returns the reason why a variant cannot be observed here.
+/// Returns the reason if a variant cannot be observed on this machine.
 fn missing_requirement(workspace: &Workspace, variant: TracerVariant) -> Option<String> {
     if cfg!(not(target_arch = "x86_64")) {
         return Some("instructions are told apart on x86-64 only".to_owned());
@@ -241,7 +241,7 @@ fn missing_requirement(workspace: &Workspace, variant: TracerVariant) -> Option<
     reason.or_else(|| sampling_obstacle(workspace))
 }
 
-/// Returns the reason if perf cannot sample a program here.
+/// Returns the reason if perf cannot sample a program on this machine.
 fn sampling_obstacle(workspace: &Workspace) -> Option<String> {
     let (file, period) =
         (workspace.path(SAMPLES_FILE).display().to_string(), PERIOD_NS.to_string());

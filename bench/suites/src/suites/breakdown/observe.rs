@@ -1,5 +1,5 @@
 //! A program's loop of events, observed from outside: its duration, the instruction at each sample
-//! (by perf), and the instructions of an event (by stepping through it).
+//! (by perf), and the instructions of an event (by single steps).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,18 +12,18 @@ use trackway_bench_engine::host::workload::{median_event_ns, parse_batches, pars
 
 use super::parts::{Address, Instruction, PROGRAM_MODULE};
 
-/// Most instructions that are stepped through: a hundred times as many as it takes.
+/// Most instructions that are stepped through: a hundred times the usual number.
 const STEPS_MAX: u64 = 400_000;
-/// Events that are stepped through, of those that the program has for it.
+/// Number of events that are stepped through; the program emits more for this purpose.
 const STEPPED_EVENTS: usize = 12;
-/// Most additional events, a limit of the program itself.
+/// Most events that the program emits for stepping, a limit of the program itself.
 pub(super) const STEPPED_MORE: u64 = 16;
-/// From one sample to the next, in ns.
+/// Interval between samples, in ns.
 pub(super) const PERIOD_NS: u64 = 50_000;
-/// Batches that do not count.
+/// Batches that are not counted.
 const WARM_UP: u32 = 20;
 
-/// Code in a process.
+/// Code of one ELF file in a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Module {
     base: u64,
@@ -32,12 +32,13 @@ struct Module {
     name: String,
 }
 
-/// All code in a process.
+/// All code modules of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Modules(Vec<Module>);
 
 impl Modules {
-    /// Takes a line `module BASE BEGIN END NAME`; false if it is another one.
+    /// Parses a line `module BASE BEGIN END NAME` and adds the module; returns false for any other
+    /// line.
     fn take(&mut self, line: &str) -> bool {
         let mut words = line.splitn(5, ' ');
         if words.next() != Some("module") {
@@ -62,12 +63,12 @@ impl Modules {
 /// The loop that a program reported.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct LoopReport {
-    /// ns of an event: the median of the batches.
+    /// Duration of an event in ns: the median of the batches.
     pub(super) event_ns: f64,
-    /// Events emitted.
+    /// Number of events emitted.
     pub(super) emitted: u64,
     modules: Modules,
-    /// When the loop began and ended, in ns.
+    /// Begin and end of the loop, in ns.
     begin_ns: u64,
     end_ns: u64,
 }
@@ -90,7 +91,7 @@ impl LoopReport {
         Ok(looped)
     }
 
-    /// Returns the number of samples at each instruction within the loop, from perf's file.
+    /// Returns the number of samples at each instruction within the loop, from perf's output file.
     pub(super) fn samples(&self, file: &Path) -> Result<BTreeMap<Address, u64>> {
         let mut command = Command::new("perf");
         command.args(["script", "--ns", "-F", "time,ip", "-i"]).arg(file);
@@ -109,7 +110,7 @@ impl LoopReport {
     }
 }
 
-/// Parses time in ns, and address, of a line `SECONDS.NNNNNNNNN:  ADDRESS`.
+/// Parses the time in ns and the address in a line `SECONDS.NNNNNNNNN:  ADDRESS`.
 fn parse_sample(line: &str) -> Option<(u64, u64)> {
     let (time, address) = line.trim().split_once(':')?;
     let (seconds, ns) = time.split_once('.')?;
@@ -119,7 +120,7 @@ fn parse_sample(line: &str) -> Option<(u64, u64)> {
     Some((seconds.checked_mul(1_000_000_000)? + ns, u64::from_str_radix(address, 16).ok()?))
 }
 
-/// Returns the command that samples `words`.
+/// Returns the perf command that samples the command `words`.
 pub(super) fn perf_record_command<'a>(
     file: &'a str,
     period: &'a str,
@@ -129,8 +130,8 @@ pub(super) fn perf_record_command<'a>(
     [&perf[..], &["-o", file, "--"], words].concat()
 }
 
-/// Steps through events of a program, which `command` starts and which waits for it; returns the
-/// instructions of the most frequent event.
+/// Starts a program by `command`, and steps through its events, for which the program waits.
+/// Returns the instructions of the most frequent event.
 pub(super) fn step_through_usual_event(
     command: &mut Command,
     what: &str,
@@ -154,7 +155,7 @@ pub(super) fn step_through_usual_event(
     let finished = running.finish();
     let mut found = stepped?;
     finished?;
-    // The most frequent number of instructions.
+    // An event with the most frequent number of instructions is the usual event.
     let lengths: Vec<usize> = found.iter().map(Vec::len).collect();
     let times = |length: usize| lengths.iter().filter(|other| **other == length).count();
     let usual = (0..found.len()).max_by_key(|&at| times(lengths[at]));
@@ -162,7 +163,7 @@ pub(super) fn step_through_usual_event(
     Ok(found.swap_remove(usual))
 }
 
-/// Returns the instructions of some events, each from the loop's first to its last.
+/// Returns the instructions of some events; each begins and ends with the loop's code.
 fn step_through_events(
     pid: u32,
     go: u64,
@@ -198,8 +199,8 @@ fn step_through_events(
     Err(Error::output("stepping", format_args!("found {} events", found.len())))
 }
 
-/// Finds the functions of each instruction in these modules, by `addr2line`, which comes with the
-/// compiler (binutils). `files` returns the file of a module.
+/// Finds the functions of each instruction in these modules by `addr2line`, which is part of the
+/// compiler's binutils. `files` returns the file of a module.
 pub(super) fn name_functions(
     event: &mut [Instruction],
     files: impl Fn(&str) -> Option<String>,
@@ -227,8 +228,8 @@ pub(super) fn name_functions(
     Ok(())
 }
 
-/// Parses the functions of each address in addr2line's output: a line with the address, then a line
-/// with a function and one with its place in the source, for each function that it is inlined from.
+/// Parses the functions of each address in addr2line's output: a line with the address, then for
+/// each inlined function a line with its name and a line with its place in the source.
 fn parse_functions(output: &str) -> Vec<Vec<String>> {
     let mut found: Vec<Vec<String>> = Vec::new();
     let mut lines = output.lines();
@@ -243,7 +244,7 @@ fn parse_functions(output: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Returns the file of a module, if it is one.
+/// Returns the path of a module's file, if the module has one.
 pub(super) fn module_file(module: &str, program: &Path) -> Option<String> {
     match module {
         PROGRAM_MODULE => Some(program.display().to_string()),

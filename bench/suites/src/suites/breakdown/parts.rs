@@ -1,11 +1,11 @@
-//! The parts of an event, and which of its instructions belongs to which.
+//! The parts of an event, and the assignment of instructions to parts.
 //!
-//! The part of an instruction depends on the available information. In Trackway's library it
-//! follows from the functions that the instruction was inlined from, by the debugging information.
-//! In LTTng-UST's, whose packages have none, it follows from the call of the probe that contains
-//! it. The probe makes three calls, in this order: reserve, write (one for each field), commit. An
-//! instruction that several parts execute, such as those of `__tls_get_addr`, belongs to each in
-//! proportion to its executions.
+//! The part of an instruction depends on the available information. Trackway's library has
+//! debugging information: the part follows from the functions that the instruction was inlined
+//! from. LTTng-UST's packages have none: the part follows from the call of the probe that contains
+//! the instruction. The probe makes three calls, in this order: reserve, write (one for each
+//! field), commit. An instruction that several parts execute, such as those of `__tls_get_addr`,
+//! belongs to each in proportion to its executions.
 
 use std::collections::BTreeMap;
 
@@ -14,28 +14,28 @@ use trackway_bench_engine::host::ptrace::InstructionKind;
 /// A part of the work for an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
-    /// The loop, and whether the event is on.
+    /// The loop, and the check whether the event is enabled.
     Site,
-    /// Arguments, and the call.
+    /// Preparing the arguments, and the call.
     Staging,
     /// Finding the sessions, the thread and the CPU.
     Session,
     /// Reading the clock.
     Clock,
-    /// A place in the buffer, and the exclusion of other writers.
+    /// Reserving a place in the buffer, and excluding other writers.
     Reserve,
-    /// The record's header.
+    /// Writing the record's header.
     Header,
-    /// The payload.
+    /// Copying the payload.
     Copy,
     /// Publishing the record.
     Commit,
-    /// Code outside an ordinary event: switches of sub-buffers, the loop around the loop.
+    /// Code outside an ordinary event: switches of sub-buffers, and the loop over batches.
     Rest,
 }
 
 impl Part {
-    /// All of them, in the order of their execution.
+    /// All parts, in the order of their execution.
     pub(super) const ALL: [Self; 9] = [
         Self::Site,
         Self::Staging,
@@ -48,7 +48,7 @@ impl Part {
         Self::Rest,
     ];
 
-    /// Returns the part's name as a row's case.
+    /// Returns the part's name, which is the case of its row.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Site => "site",
@@ -65,17 +65,17 @@ impl Part {
 }
 
 /// The address of an instruction, independent of the process: the module's name, and the address
-/// there.
+/// within the module.
 pub(super) type Address = (String, u64);
 
-/// An instruction of an event, in the order in which they are executed.
+/// An executed instruction of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Instruction {
     pub(super) at: Address,
     pub(super) kind: InstructionKind,
-    /// Its first bytes.
+    /// The first bytes of the instruction.
     pub(super) code: [u8; 2],
-    /// Functions that it is of, the innermost first.
+    /// Functions that contain the instruction, the innermost first.
     pub(super) functions: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ pub(super) const PROGRAM_MODULE: &str = "program";
 /// Name of the program's function with the loop.
 const LOOP_FUNCTION: &str = "number";
 
-/// Number of executions of each address by each part.
+/// Number of executions of each address by each part of an event.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct PartCounts {
     times: BTreeMap<Address, BTreeMap<Part, u32>>,
@@ -100,12 +100,12 @@ impl PartCounts {
         Self { times }
     }
 
-    /// Instructions of a part.
+    /// Returns the number of instructions of a part.
     pub(super) fn instructions(&self, part: Part) -> u32 {
         self.times.values().filter_map(|parts| parts.get(&part)).sum()
     }
 
-    /// Adds a sample at an address to the shares of its parts.
+    /// Adds a sample at an address to the shares of the parts that execute this address.
     pub(super) fn share(&self, at: &Address, shares: &mut BTreeMap<Part, f64>) {
         match self.times.get(at) {
             None => *shares.entry(Part::Rest).or_default() += 1.0,
@@ -119,8 +119,8 @@ impl PartCounts {
     }
 }
 
-/// Returns the part of a function of the program: the loop, or the code that the header generates
-/// for the event.
+/// Returns the part of an instruction in the program, by its functions: the loop, or the code that
+/// the header generates for the event.
 fn part_of_program(functions: &[String]) -> Part {
     if functions.iter().any(|name| name == LOOP_FUNCTION) { Part::Site } else { Part::Staging }
 }
@@ -129,17 +129,17 @@ fn is_vdso(module: &str) -> bool {
     module.contains("vdso")
 }
 
-/// Returns true if functions have names from the library's debugging information.
+/// Returns true if functions have names from the debugging information of Trackway's library.
 pub(super) fn has_function_names(event: &[Instruction]) -> bool {
     event.iter().any(|one| one.functions.iter().any(|name| name.contains("trackway_agent::")))
 }
 
-/// Returns the parts of one of Trackway's events.
+/// Returns the part of each instruction of a Trackway event.
 pub(super) fn parts_of_trackway(event: &[Instruction]) -> Vec<Part> {
     let is_in_sequence =
         |one: &Instruction| one.functions.iter().any(|name| name.contains("rseq::commit"));
-    // The sequence is written in assembly: comparisons that leave it, the copy's loop, the slot and
-    // the committing store.
+    // The restartable sequence is written in assembly: first comparisons that leave it, then the
+    // loop of the copy, then the slot and the committing store.
     let last = |jumps: [u8; 2]| {
         event.iter().rposition(|one| {
             is_in_sequence(one) && (one.code[0] == jumps[0] || one.code == [0x0f, jumps[1]])
@@ -164,8 +164,8 @@ pub(super) fn parts_of_trackway(event: &[Instruction]) -> Vec<Part> {
     extend_over_stalls(event, event.iter().enumerate().map(part).collect())
 }
 
-/// Adds the instructions right after an instruction that stalls the processor to its part: samples
-/// of the stall fall on them.
+/// Assigns the instruction after a stalling instruction to the same part: samples of the stall fall
+/// on the next instruction.
 fn extend_over_stalls(event: &[Instruction], mut parts: Vec<Part>) -> Vec<Part> {
     for (at, one) in event.iter().enumerate().rev() {
         if one.kind != InstructionKind::Plain && at + 1 < parts.len() {
@@ -175,7 +175,7 @@ fn extend_over_stalls(event: &[Instruction], mut parts: Vec<Part>) -> Vec<Part> 
     parts
 }
 
-/// Returns the part that a function of the library belongs to, if there is one.
+/// Returns the part of a library function, if the function belongs to one.
 fn part_of_function(name: &str) -> Option<Part> {
     let parts = [
         ("::now::", Part::Clock),
@@ -192,9 +192,9 @@ fn part_of_function(name: &str) -> Option<Part> {
     parts.iter().find(|part| name.contains(part.0)).map(|part| part.1)
 }
 
-/// Returns the parts of one of LTTng-UST's events.
+/// Returns the part of each instruction of an LTTng-UST event.
 pub(super) fn parts_of_lttng(event: &[Instruction]) -> Vec<Part> {
-    // Calls of the program's, one after another: from where it is left to where it is come back to.
+    // Ranges of instructions outside the program, one for each call from the program.
     let mut calls: Vec<std::ops::Range<usize>> = Vec::new();
     for (at, _) in event.iter().enumerate().filter(|(_, one)| one.at.0 != PROGRAM_MODULE) {
         match calls.last_mut().filter(|call| call.end == at) {
@@ -219,7 +219,8 @@ pub(super) fn parts_of_lttng(event: &[Instruction]) -> Vec<Part> {
             _ => Part::Copy,
         };
         parts[call.clone()].fill(part);
-        // An atomic instruction reserves the space; the rest of the call is the header.
+        // An atomic instruction reserves the space; the remaining instructions of the call write
+        // the header.
         let locked =
             event[call.clone()].iter().rposition(|one| one.kind == InstructionKind::Locked);
         if let Some(locked) = locked.filter(|_| number == 0) {
@@ -235,7 +236,7 @@ pub(super) fn parts_of_lttng(event: &[Instruction]) -> Vec<Part> {
     extend_over_stalls(event, parts)
 }
 
-/// Returns true if an instruction belongs to the library of the buffers.
+/// Returns true if an instruction belongs to LTTng's buffer library.
 fn is_in_buffer_library(one: &Instruction) -> bool {
     one.at.0.contains("liblttng-ust.so")
 }

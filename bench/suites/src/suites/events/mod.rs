@@ -1,9 +1,9 @@
-//! Suites of events that programs emit, one after another: each tracer's program does a case, in a
-//! loop, one by one, or step by step.
+//! Suites of events that programs emit: each tracer's program runs a case in a loop, one event at a
+//! time, or by single steps.
 //!
 //! ```text
 //! turn    the measurement of a tracer in one turn
-//! which   the suites, by their turns
+//! which   the suites, defined by their turns
 //! ```
 
 mod turn;
@@ -32,13 +32,13 @@ struct RowSpec {
 /// A suite of events.
 pub(crate) struct Events {
     about: About,
-    /// Seconds that a full run takes about, and a quick one.
+    /// Approximate duration of a full run and of a quick run, in seconds.
     seconds: (f64, f64),
     /// Returns the turns on this number of CPUs.
     turns: fn(usize) -> Vec<Turn>,
     /// Returns true if the suite has rows for the tracer of this name.
     takes: fn(&str) -> bool,
-    /// Baselines in order: each row gets the first that has the same case.
+    /// Baselines in order of preference: each row gets the first one that has the same case.
     baselines: &'static [&'static str],
     tracers: Vec<Box<dyn Tracer>>,
     rows: Vec<RowSpec>,
@@ -51,8 +51,8 @@ impl Events {
         Self { about, seconds, turns, takes: |_| true, baselines, tracers, rows }
     }
 
-    /// Returns which tracers take part: the selected ones, the first baseline, and for each of
-    /// their turns the first baseline that supports it.
+    /// Returns true for each tracer that takes part: the selected tracers, the first baseline, and
+    /// for each turn of theirs the first baseline that supports the turn.
     fn taking_part(&self, settings: &Settings) -> Vec<bool> {
         let turns = (self.turns)(1);
         let find = |name: &&str| self.tracers.iter().find(|one| one.name() == *name);
@@ -70,7 +70,7 @@ impl Events {
         self.tracers.iter().map(|one| takes_part(one.as_ref())).collect()
     }
 
-    /// Rows of a tracer: those of its cases that mean something.
+    /// Returns the rows of a tracer: one for each turn that the tracer supports.
     fn rows_of(&self, tracer: usize, context: &SuiteContext<'_>) -> Vec<RowSpec> {
         let turns = (self.turns)(context.cpus).into_iter();
         let turns = turns.filter(|turn| turn.is_for(self.tracers[tracer].as_ref()));
@@ -93,7 +93,7 @@ impl Events {
             Availability::Ready => match tracer.set_up(context.workspace) {
                 Ok(()) => Ok(Entry::default()),
                 Err(Error::Interrupted) => Err(Error::Interrupted),
-                // The tracer is installed, and should have worked.
+                // The tracer is installed, so the failure is reported.
                 Err(error) => Ok(Entry { failed: Some(error.to_string()), ..Entry::default() }),
             },
         }
@@ -119,7 +119,7 @@ impl Events {
     }
 }
 
-/// Returns the reason if programs cannot be stepped through here.
+/// Returns the reason if programs cannot be stepped through on this machine.
 fn stepping_obstacle(context: &SuiteContext<'_>) -> Result<Option<String>> {
     let program = context.workspace.compile(baseline::PROGRAM, &[])?;
     let mut command = Command::new(program);
@@ -161,7 +161,7 @@ impl Suite for Events {
             let ready = self.set_up(tracer, context)?;
             found.extend(rows.into_iter().map(|row_spec| (self.entry(row_spec, &ready), row_spec)));
         }
-        // Rows are in the order of the suite's cases, and within each case in that of the tracers.
+        // Rows follow the order of the suite's cases, and within a case the order of the tracers.
         let turns = (self.turns)(context.cpus);
         found.sort_by_key(|(_, row_spec)| turns.iter().position(|turn| *turn == row_spec.turn));
         let (mut entries, rows): (Vec<Entry>, Vec<RowSpec>) = found.into_iter().unzip();
@@ -187,7 +187,7 @@ impl Suite for Events {
 }
 
 impl Events {
-    /// Rows of steps are absent where they cannot be.
+    /// Marks rows of single steps as absent if programs cannot be stepped through.
     fn leave_out_steps(&self, entries: &mut [Entry], context: &SuiteContext<'_>) -> Result<()> {
         let is_ready = |entry: &Entry, row_spec: &RowSpec| {
             entry.can_be_measured() && matches!(row_spec.turn, Turn::Steps(_))
@@ -200,7 +200,7 @@ impl Events {
         Ok(())
     }
 
-    /// Adds the control: the first row of the first baseline, a second time.
+    /// Adds the control, which repeats the first row of the first baseline.
     fn add_control(&mut self, entries: &mut Vec<Entry>) {
         let first =
             entries.iter().position(|entry| Some(&&*entry.tracer) == self.baselines.first());
@@ -212,8 +212,8 @@ impl Events {
     }
 }
 
-/// Sets the baseline of each row: the row of the same case of the first of these tracers that has
-/// one, unless it is that row.
+/// Sets the baseline of each row: among `names`, the first tracer that has a row of the same case;
+/// none if that is the row itself.
 fn set_baselines(entries: &mut [Entry], names: &[&str]) {
     let others: Vec<Option<usize>> = entries
         .iter()

@@ -1,4 +1,4 @@
-//! The measurement of a tracer in one turn, and its amount.
+//! The measurement of a tracer in one turn, and the amount of work in a turn.
 
 use trackway_bench_engine::case::{BatchPlan, BufferState, Case};
 use trackway_bench_engine::error::{Error, Result};
@@ -11,49 +11,50 @@ use trackway_bench_engine::tracer::{Flow, Tracer};
 
 use crate::tracers::{self, FLOW_BYTES, name, paced_arguments};
 
-/// Starts of a program in a turn.
+/// Number of program starts in a turn.
 const STARTS: u32 = 25;
 const STARTS_QUICK: u32 = 5;
-/// Time that programs emit at full speed, in ms.
+/// Duration of emitting at full speed, in ms.
 const FLOW_MS: u32 = 1000;
 const FLOW_MS_QUICK: u32 = 100;
-/// Events of a batch that a recorder or a large buffer keeps up with, and the rest before each that
-/// lets the recorder drain: two million events a second.
+/// Events of a batch, which a recorder or a large buffer can take, and the pause before each batch,
+/// in which the recorder drains: two million events per second.
 const BATCH_EVENTS: u64 = 10_000;
 const REST_US: u64 = 5000;
-/// Events before single ones are timed, so that a ring of the table has come round: the shortest
-/// records are of 8 bytes.
+/// Events before the first timed event, which fill a ring of the table once: the shortest records
+/// have 8 bytes.
 const ROUND_EVENTS: u64 = 200_000;
-/// Events before those that are stepped through, and the number of the first of these: few, as each
-/// of their instructions takes some µs.
+/// Events before the first stepped event, and number of stepped events: few, as each instruction
+/// takes some µs.
 const STEPS_WARM: u64 = 20_000;
 const STEPS_EVENTS: u64 = 8;
 
-/// Key of the extra figure of starts: threads in the program.
+/// Key of the extra figure of program starts: threads in the program.
 pub(crate) const THREADS: &str = "threads";
-/// Keys of the extra figures of streams: events emitted, and lost; the time from the last event
-/// until all was written; and the rate if all must be on the disk, and not only in the page cache.
+/// Keys of the extra figures of flows: events emitted; events lost; the time from the last event
+/// until all were written; and the rate if all events must be on the disk, and not only in the page
+/// cache.
 const EMITTED: &str = "events/s emitted";
 const LOST: &str = "lost, %";
 const WRITTEN_AFTER: &str = "written after the end, ms";
 const ON_DISK: &str = "events/s with fsync";
-/// Key of the extra figure of threads: the mean of all batches, including those that were
-/// interrupted.
+/// Key of the extra figure for several threads: the mean of all batches, including interrupted
+/// ones.
 pub(crate) const MEAN: &str = "mean with interruptions";
 
 /// The measurement of a tracer in one turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Batches of a case: ns of an event.
+    /// Batches of a case, in ns per event.
     Batches(Case, BufferState),
-    /// Events of a case one by one: ns of an event.
+    /// Single events of a case, in ns per event.
     Singles(Case, BufferState),
-    /// Events of a case step by step: instructions of an event.
+    /// Events of a case in single steps, in instructions per event.
     Steps(Case),
-    /// Starts of its program: µs.
+    /// Starts of the tracer's program, in µs.
     Starts,
-    /// Two threads at full speed, to files, with buffers of this number of bytes for each CPU:
-    /// events per second that arrive.
+    /// Two threads at full speed, to files, with per-CPU buffers of this number of bytes: events
+    /// per second that reach the files.
     Flow(u64),
 }
 
@@ -71,7 +72,7 @@ impl Turn {
         }
     }
 
-    /// Returns the memory of the buffers of each CPU, in MiB, if rows differ in it.
+    /// Returns the size of the per-CPU buffers in MiB, if rows differ in it.
     pub(super) fn memory(self) -> Option<f64> {
         match self {
             Self::Flow(bytes) => Some(to_mebibytes(bytes)),
@@ -79,7 +80,7 @@ impl Turn {
         }
     }
 
-    /// Returns the unit of its figure, where it differs from the suite's.
+    /// Returns the unit of the turn's figure, if it differs from the suite's.
     pub(super) const fn unit(self) -> Option<Unit> {
         match self {
             Self::Steps(_) => Some(Unit::InstructionsPerEvent),
@@ -95,12 +96,12 @@ impl Turn {
             Self::Batches(case, BufferState::Overwrite) => tracer.supports(&case),
             Self::Batches(case, mode) => tracer.records() && has(&case, mode),
             // Events that take less than the clock's resolution are measured in loops only. So are
-            // bindings, which have the same events.
+            // the C++ and Rust bindings, which have the same events as C.
             Self::Singles(case, mode) => {
                 let is_bound = [name::CXX, name::RUST].contains(&name);
                 has(&case, mode) && !name.ends_with("-off") && name != name::EMPTY && !is_bound
             }
-            // The kernel's work for an event is not in the program's instructions.
+            // The kernel's instructions for an event are not in the program.
             Self::Steps(case) => has(&case, BufferState::Overwrite) && !tracers::is_external(name),
             Self::Starts => tracer.starts_programs(),
             // The dependence on memory is measured for one variant of Trackway and of LTTng.
@@ -120,7 +121,7 @@ impl Turn {
                 let batches = tracer.run(context.workspace, &case, &plan)?;
                 let account = tracer.read_back(context.workspace)?;
                 let sample = Sample { account, ..sample_of_batches(&batches, &plan)? };
-                // A thread alone is hardly ever interrupted within a batch.
+                // A single thread is hardly ever interrupted within a batch.
                 let is_alone = case.threads == 1;
                 let extra = if is_alone { Vec::new() } else { sample.extra };
                 Ok(Sample { extra, ..sample })
@@ -158,7 +159,7 @@ impl Turn {
     }
 }
 
-/// Returns the sample of a flow: events per second until all were written, and the extra figures.
+/// Returns the sample of a flow: events per second until all were written, and extra figures.
 fn sample_of_flow(flow: &Flow) -> Sample {
     let (recorded, emitted) = (flow.account.recorded as f64, flow.account.emitted as f64);
     let extra = vec![
@@ -197,7 +198,8 @@ fn sample_single_events(
 ) -> Result<Sample> {
     let (warm, turns, events, rest_us) = match mode {
         BufferState::Overwrite => (ROUND_EVENTS, 20, 5000, 0),
-        // More events than the buffers hold: those that are not lost were drained meanwhile.
+        // There are more events than the buffers hold: the events that are not lost were drained
+        // meanwhile.
         BufferState::Steady => (BATCH_EVENTS, 120, 5000, REST_US),
         BufferState::Producer => (BATCH_EVENTS, 20, 5000, 0),
     };
@@ -216,7 +218,8 @@ fn sample_single_events(
 fn sample_starts(tracer: &mut dyn Tracer, context: &SuiteContext<'_>) -> Result<Sample> {
     let count = if context.settings.quick { STARTS_QUICK } else { STARTS };
     let starts = tracer.starts(context.workspace, count)?;
-    // The fastest: a start that the machine interrupts takes several times as long.
+    // The figure is the fastest start: a start that the machine interrupts takes several times as
+    // long.
     let starts = starts.ok_or_else(|| Error::output(tracer.name(), "no starts"))?;
     let fastest = Spread::of(&starts.us).map(|us| us.min);
     let figure = fastest.ok_or_else(|| Error::output(tracer.name(), "no starts"))?;
@@ -224,7 +227,7 @@ fn sample_starts(tracer: &mut dyn Tracer, context: &SuiteContext<'_>) -> Result<
     Ok(Sample { figure, extra, ..Sample::default() })
 }
 
-/// Returns ns of an event over the counted batches: the median, which excludes interrupted batches,
+/// Returns ns per event over the counted batches: the median, which excludes interrupted batches,
 /// and as an extra figure the mean, which includes them.
 pub(crate) fn sample_of_batches(batches: &[Batch], plan: &BatchPlan) -> Result<Sample> {
     let counted = || batches.iter().filter(|batch| batch.number >= plan.warm_up);

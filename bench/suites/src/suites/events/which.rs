@@ -1,4 +1,4 @@
-//! The suites of events, by their turns.
+//! The suites of events, defined by their turns.
 
 use trackway_bench_engine::case::{BufferState, Case};
 use trackway_bench_engine::results::Unit;
@@ -8,7 +8,7 @@ use super::Events;
 use super::turn::Turn;
 use crate::tracers::{self, FLOW_BYTES, name};
 
-/// Buffers of each CPU that are drained, in bytes.
+/// Sizes of the per-CPU buffers that are drained, in bytes.
 const DRAIN_BYTES: [u64; 4] = [256 << 10, 1 << 20, FLOW_BYTES, 16 << 20];
 
 impl Events {
@@ -35,7 +35,7 @@ impl Events {
         })
     }
 
-    /// Makes the suite of an event's cost while other threads emit: the user-space part of
+    /// Makes the suite of an event's cost while other threads emit events: the user-space part of
     /// `scaling`.
     pub(crate) fn scaling() -> Self {
         let about = About {
@@ -53,7 +53,7 @@ impl Events {
             let case = |threads| Case::SIMPLEST.with_threads(threads);
             threads.map(|threads| Turn::Batches(case(threads), BufferState::Overwrite)).collect()
         });
-        // C++ has the events of C, and is measured in one thread.
+        // C++ has the same events as C, and is measured in one thread.
         suite.takes = |name| {
             let is_left_out = name == name::EMPTY || name == name::CXX;
             !name.ends_with("-off") && !is_left_out && !tracers::is_external(name)
@@ -75,7 +75,7 @@ impl Events {
         suite
     }
 
-    /// Makes the suite of the rate to files, by the memory of buffers.
+    /// Makes the suite of the event rate to files, by the size of buffers.
     pub(crate) fn drain() -> Self {
         let about = About {
             name: "drain",

@@ -1,27 +1,27 @@
-//! Dimensions of filters: the operands of predicates, how they are joined and which of them are
-//! true, and the contestants.
+//! Dimensions of filters: the operands of predicates, the operators between predicates, the true
+//! predicates, and the contestants.
 
 /// Numbers of predicates of chains.
 pub(super) const PREDICATES: [usize; 6] = [1, 3, 5, 9, 20, 50];
-/// Numbers for a quick run.
+/// Numbers of predicates of chains in a quick run.
 pub(super) const PREDICATES_QUICK: [usize; 3] = [1, 9, 50];
 /// Numbers of predicates of filters in traced programs: LTTng's tracepoints had no more strings in
 /// the paper.
 pub(super) const TRACED_PREDICATES: [usize; 4] = [1, 3, 5, 9];
-/// Numbers for a quick run.
+/// Numbers of predicates of filters in traced programs in a quick run.
 pub(super) const TRACED_PREDICATES_QUICK: [usize; 2] = [1, 9];
 
 /// The operands of predicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operands {
-    /// A field of 32 or 64 bits with a constant.
+    /// Compares a field of 32 or 64 bits with a constant.
     Integers,
-    /// A string field with a constant of 8 to 12 bytes: whether they are the same.
+    /// Compares a string field with a constant of 8 to 12 bytes for equality.
     Strings,
 }
 
 impl Operands {
-    /// All of them.
+    /// All operands.
     pub(super) const ALL: [Self; 2] = [Self::Integers, Self::Strings];
 
     /// Returns the description in words.
@@ -33,23 +33,23 @@ impl Operands {
     }
 }
 
-/// The operator that joins predicates, and the predicates that are true.
+/// The operator between predicates, and the predicates that are true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Chain {
-    /// All must be true, and are.
+    /// Conjunction; all predicates are true.
     AndTrue,
-    /// All must be true, and the first is not.
+    /// Conjunction; the first predicate is false.
     AndFalseFirst,
-    /// All must be true, and only the last is not.
+    /// Conjunction; only the last predicate is false.
     AndFalseLast,
-    /// One must be true, and only the last is.
+    /// Disjunction; only the last predicate is true.
     OrTrueLast,
-    /// One must be true, and the first is.
+    /// Disjunction; the first predicate is true.
     OrTrueFirst,
 }
 
 impl Chain {
-    /// All of them, those of the paper's figures first.
+    /// All chains; the chains of the paper's figures come first.
     pub(super) const ALL: [Self; 5] = [
         Self::AndTrue,
         Self::AndFalseLast,
@@ -57,7 +57,7 @@ impl Chain {
         Self::OrTrueLast,
         Self::OrTrueFirst,
     ];
-    /// Chains that filters in traced programs have.
+    /// Chains of filters in traced programs.
     pub(super) const TRACED: [Self; 3] = [Self::AndFalseLast, Self::AndFalseFirst, Self::AndTrue];
 
     /// Returns the description in words.
@@ -77,12 +77,12 @@ impl Chain {
     }
 
     /// Returns true if the chain with this number of predicates differs from the chains before it:
-    /// in a single predicate, the first is the last.
+    /// with a single predicate, the first is also the last.
     pub(super) const fn is_of(self, predicates: usize) -> bool {
         predicates > 1 || matches!(self, Self::AndTrue | Self::AndFalseLast)
     }
 
-    /// Returns, for each of `predicates`, whether it is true.
+    /// Returns the truth of each predicate, for `predicates` predicates.
     pub(super) fn truths(self, predicates: usize) -> Vec<bool> {
         let usual = !self.is_or();
         let mut truths = vec![usual; predicates];
@@ -98,27 +98,27 @@ impl Chain {
     }
 }
 
-/// A contestant: an implementation that answers a question.
+/// A contestant: an implementation that evaluates a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Runner {
-    /// The same test in C.
+    /// The same test compiled from C.
     C,
     /// Trackway's machine code.
     Compiled,
     /// Trackway's interpreter.
     Interpreted,
-    /// The machine code that rbpf makes of the same bytecode.
+    /// Machine code that rbpf generates from the same bytecode.
     RbpfCompiled,
-    /// rbpf's interpreter, of the same bytecode.
+    /// rbpf's interpreter with the same bytecode.
     RbpfInterpreted,
 }
 
 impl Runner {
-    /// All of them.
+    /// All contestants.
     pub(super) const ALL: [Self; 5] =
         [Self::C, Self::Compiled, Self::Interpreted, Self::RbpfCompiled, Self::RbpfInterpreted];
 
-    /// Returns its row.
+    /// Returns the name of the contestant's row.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::C => "c",
@@ -129,34 +129,34 @@ impl Runner {
         }
     }
 
-    /// Returns true for rbpf, which has other helpers and therefore answers questions about
-    /// integers only.
+    /// Returns true for rbpf, which has other helpers and therefore only evaluates questions about
+    /// integers.
     pub(super) const fn is_rbpf(self) -> bool {
         matches!(self, Self::RbpfCompiled | Self::RbpfInterpreted)
     }
 
-    /// Returns true if it is machine code that is made here.
+    /// Returns true if the contestant is machine code that is generated at run time.
     pub(super) const fn is_code(self) -> bool {
         matches!(self, Self::Compiled | Self::RbpfCompiled)
     }
 }
 
-/// The tracer whose tracepoints a program has.
+/// The tracer whose events a program contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FilterTracer {
-    /// LTTng-UST's.
+    /// LTTng-UST.
     Lttng,
     /// Trackway.
     Trackway,
-    /// No tracer: the test is in the program, in C, after the load of a word.
+    /// No tracer: the program contains the test, in C, after the load of a word.
     C,
 }
 
 impl FilterTracer {
-    /// All of them.
+    /// All of these tracers.
     pub(super) const ALL: [Self; 3] = [Self::C, Self::Trackway, Self::Lttng];
 
-    /// Returns its row.
+    /// Returns the name of the tracer's row.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Lttng => crate::tracers::name::LTTNG,

@@ -1,4 +1,4 @@
-//! The contestants: each answers the same question about the same event, a given number of times.
+//! The contestants: each evaluates the same question for the same event, a given number of times.
 //!
 //! Main invariant: a batch returns the number of true answers. A batch with one wrong answer has no
 //! figure.
@@ -17,10 +17,10 @@ use super::machine_code::{self, FILTER_NAME, MachineCode};
 use super::peer::{CLibrary, Function};
 use super::questions::{Event, Question};
 
-/// A contestant: answers a number of times, and returns the number of true answers.
+/// A contestant: evaluates the question a number of times, and returns the number of true answers.
 pub(super) type Batch<'a> = Box<dyn FnMut(u64) -> Result<u64> + 'a>;
 
-/// Duration of a batch, in ns of the thread on its CPU.
+/// Duration of a batch, in ns of CPU time of the thread.
 const BATCH_NS: u64 = 1_000_000;
 /// Most calls of a batch.
 const CALLS_MAX: u64 = 1 << 24;
@@ -39,14 +39,14 @@ extern "C" fn unused_helper() -> u64 {
 }
 
 impl<'a> PreparedQuestion<'a> {
-    /// Prepares a question, for C too if there is a compiler.
+    /// Prepares a question, including its C function if there is a compiler.
     pub(super) fn new(question: Question, peer: Option<&'a CLibrary>) -> Result<Self> {
         let bytes = machine_code::compile_to_bytes(&question.text(), &question.layout())?;
         Ok(Self { question, bytes, peer })
     }
 
-    /// Runs `act` with these contestants prepared to answer about `event`: one for each, in this
-    /// order.
+    /// Runs `act` with these contestants, in this order, prepared to evaluate the question for
+    /// `event`.
     pub(super) fn run_with_runners<T>(
         &self,
         event: &Event,
@@ -80,7 +80,7 @@ impl<'a> PreparedQuestion<'a> {
     }
 }
 
-/// Returns the first answer of Trackway's filter to `event`, from its bytes on.
+/// Decodes the filter in `bytes`, and returns its first answer to `event`.
 pub(super) fn first_answer(bytes: &[u8], event: &Event) -> Result<u64> {
     let (alternative, program) = machine_code::decode_program(bytes)?;
     let verified = machine_code::verify_program(program, alternative.needs_count())?;
@@ -93,17 +93,17 @@ pub(super) fn first_answer(bytes: &[u8], event: &Event) -> Result<u64> {
 fn build_frame<'a>(environment: &'a Environment<'a>, event: &'a Event) -> Frame<'a> {
     let mut frame = Frame::new(environment, &event.bytes);
     for &slot in &event.slots {
-        // There are no more slots than the frame has room for; a missing one would give a wrong
-        // answer.
+        // The frame has room for all slots; a missing slot would give a wrong answer.
         frame.push(slot);
     }
     frame
 }
 
-/// True if filters become machine code here: rbpf's are for the same processor.
+/// True if filters become machine code on this processor: Trackway's and rbpf's support the same
+/// one.
 pub(super) const HAS_MACHINE_CODE: bool = cfg!(target_arch = "x86_64");
 
-/// Makes a C function a contestant, called through a pointer that the compiler cannot resolve.
+/// Makes a contestant of a C function, called through a pointer that the compiler cannot resolve.
 fn c_batch<'a>(function: Function, frame: &'a Frame<'_>) -> Batch<'a> {
     Box::new(move |calls| {
         let function = black_box(function);
@@ -119,7 +119,7 @@ fn c_batch<'a>(function: Function, frame: &'a Frame<'_>) -> Batch<'a> {
     })
 }
 
-/// Makes a contestant that calls nothing, in the same loop.
+/// Makes a contestant that calls an empty function in the same loop.
 fn empty_batch<'a>(frame: &'a Frame<'_>) -> Batch<'a> {
     unsafe extern "C" fn answer_true(_slots: *const u64, _bytes: *const u8) -> u64 {
         1
@@ -186,8 +186,8 @@ fn rbpf_compiled_batch(program: &[u8], mut memory: Vec<u8>) -> Result<Batch<'_>>
     }))
 }
 
-/// Checks a contestant's answers about many events: all predicates true, none, and each of them as
-/// the only one of its kind.
+/// Checks a contestant's answers about many events: with all predicates true, with none true, and
+/// with each predicate as the only true or the only false one.
 pub(super) fn check_answers(prepared: &PreparedQuestion<'_>, runner: Runner) -> Result<()> {
     let question = prepared.question;
     let count = question.predicates;
@@ -213,7 +213,7 @@ pub(super) fn check_answers(prepared: &PreparedQuestion<'_>, runner: Runner) -> 
     Ok(())
 }
 
-/// Returns the number of calls in a batch of the intended duration, without a warm-up.
+/// Returns the number of calls in a batch of the intended duration.
 pub(super) fn find_batch_calls(batch: &mut Batch<'_>, answer: bool) -> Result<u64> {
     let mut calls = 64;
     while calls < CALLS_MAX {
@@ -227,7 +227,7 @@ pub(super) fn find_batch_calls(batch: &mut Batch<'_>, answer: bool) -> Result<u6
     Ok(CALLS_MAX)
 }
 
-/// Measures a call in a batch, in ns of the thread on its CPU.
+/// Returns the duration of a call in a batch, in ns of CPU time of the thread.
 pub(super) fn measure_call_ns(batch: &mut Batch<'_>, calls: u64, answer: bool) -> Result<f64> {
     let begin = thread_cpu_ns();
     let trues = batch(calls)?;
@@ -239,7 +239,7 @@ pub(super) fn measure_call_ns(batch: &mut Batch<'_>, calls: u64, answer: bool) -
     Ok(ns as f64 / calls as f64)
 }
 
-/// Runs `act` with an empty frame, for a call of nothing.
+/// Runs `act` with an empty frame, to measure a call of an empty function.
 pub(super) fn run_with_empty_frame<T>(act: impl FnOnce(&mut Batch<'_>) -> Result<T>) -> Result<T> {
     let environment = Environment::new(&[], &[], unused_helper, unused_helper);
     act(&mut empty_batch(&Frame::new(&environment, &[])))
@@ -260,7 +260,7 @@ mod tests {
         for runner in [Runner::Interpreted, Runner::RbpfInterpreted] {
             check_answers(&prepared, runner).expect("right answers");
         }
-        // The filter of another question: as if a compiler had taken && for ||.
+        // The bytecode is of another question, as if a compiler had confused && with ||.
         prepared.bytes =
             PreparedQuestion::new(Question { is_or: true, ..QUESTION }, None).expect("one").bytes;
         let error = check_answers(&prepared, Runner::Interpreted).unwrap_err().to_string();

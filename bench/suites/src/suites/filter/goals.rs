@@ -1,4 +1,5 @@
-//! Goals for filters, judged by the measured figures. Reported, never asserted.
+//! Goals for filters, judged by the measured figures. The bench reports goals and never asserts
+//! them.
 
 use trackway_bench_engine::ratios::{
     Estimate, FigureFormat, FiguresByRound, bar_all_at_most, bar_at_least,
@@ -9,17 +10,17 @@ use super::chains::{Chain, FilterTracer, Operands, Runner};
 use super::isolated::case_name;
 use super::{prepared, traced};
 
-/// Number of times that a filter that drops an event must be faster than LTTng's, and the number of
-/// its predicates, the last of which is false.
+/// Least ratio of LTTng's filter to Trackway's, for a filter that drops an event; and the number of
+/// predicates of this filter, of which the last is false.
 const LTTNG_RATIO_MIN: f64 = 10.0;
 const LTTNG_PREDICATES: usize = 9;
-/// Largest ratio of Trackway's machine code to C, and the number of predicates.
+/// Largest ratio of Trackway's machine code to C, and the numbers of predicates.
 const C_RATIO_MAX: f64 = 1.4;
 const C_PREDICATES: [usize; 2] = [1, 9];
-/// Most that a filter may take from its text to its first answer, in ms.
+/// Longest time from a filter's text to its first answer, in ms.
 const PREPARATION_MS_MAX: f64 = 10.0;
 
-/// Returns all bars.
+/// Returns all goals for filters.
 pub(crate) fn judge_goals(suite: &SuiteRows) -> Vec<Bar> {
     let mut bars = Vec::new();
     for operands in Operands::ALL {
@@ -30,7 +31,7 @@ pub(crate) fn judge_goals(suite: &SuiteRows) -> Vec<Bar> {
     bars
 }
 
-/// Judges the worst chain of this length, relative to C.
+/// Judges the worst chain with this number of predicates, relative to C.
 fn judge_against_c(suite: &SuiteRows, operands: Operands, predicates: usize) -> Bar {
     let row = |chain| suite.row(Runner::Compiled.name(), &case_name(operands, chain, predicates));
     // Some chains do not exist for one predicate.
@@ -46,7 +47,7 @@ fn judge_against_c(suite: &SuiteRows, operands: Operands, predicates: usize) -> 
     )
 }
 
-/// Returns the case in words.
+/// Returns operands and number of predicates in words.
 fn predicates_label(operands: Operands, predicates: usize) -> String {
     let name = operands.name();
     let one = if predicates == 1 { name.trim_end_matches('s') } else { name };

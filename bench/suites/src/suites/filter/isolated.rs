@@ -1,8 +1,8 @@
-//! Filters by themselves, without an event around them: all contestants answer one question about
-//! one event, in turns.
+//! Isolated filters, without an event around them: all contestants evaluate one question for one
+//! event, in turns.
 //!
-//! Main invariants: contestants of one chain are measured together, in interleaved batches, and
-//! each row takes its figure from that; a contestant with a wrong answer has no figure.
+//! Main invariants: the contestants of one chain are measured together, in interleaved batches, and
+//! each row takes its figure from that measurement; a contestant with a wrong answer has no figure.
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::affinity::run_on_cpu;
@@ -25,15 +25,15 @@ const BATCHES: usize = 5;
 const BATCHES_QUICK: usize = 2;
 /// The chain that is measured a second time.
 const CONTROL_CHAIN: (Operands, Chain, usize) = (Operands::Integers, Chain::AndTrue, 9);
-/// The row of a call of nothing.
+/// The row of a call of an empty function.
 pub(super) const EMPTY_CALL: &str = "call-of-nothing";
 
-/// A chain that contestants answer about.
+/// A chain that contestants evaluate.
 struct Contest {
     operands: Operands,
     chain: Chain,
     predicates: usize,
-    /// Contestants, one for each row.
+    /// Contestants of the chain, one for each row.
     answerers: Vec<Answerer>,
     /// Number of measurements.
     rounds: usize,
@@ -51,13 +51,13 @@ struct Answerer {
 /// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// A call of nothing.
+    /// A call of an empty function.
     Empty,
     /// A contestant in a contest.
     Answer { contest: usize, answerer: usize },
 }
 
-/// All rows of filters by themselves.
+/// All rows of isolated filters.
 pub(super) struct IsolatedFilters {
     peer: Option<CLibrary>,
     contests: Vec<Contest>,
@@ -81,7 +81,7 @@ pub(super) fn case_name(operands: Operands, chain: Chain, predicates: usize) -> 
     format!("{}, {}, {}", operands.name(), chain.name(), predicates_words(predicates))
 }
 
-/// The reasons for missing contestants.
+/// The reasons for missing C contestants.
 #[derive(Default)]
 struct MissingContestants {
     /// The reason if there is no C compiler.
@@ -142,7 +142,7 @@ impl IsolatedFilters {
         Ok((isolated, rows))
     }
 
-    /// Returns all filters, each once.
+    /// Returns the questions of all contests, each once.
     fn questions(&self) -> Vec<Question> {
         let mut all = Vec::new();
         for question in self.contests.iter().map(Contest::question) {
@@ -190,8 +190,7 @@ impl IsolatedFilters {
         Ok(rows)
     }
 
-    /// Returns the contestants that give wrong answers, and to which chain, before anything is
-    /// measured.
+    /// Returns the contestants with wrong answers, and the chain of each, before the measurement.
     fn wrong_answers(
         &self,
         runners: &[Runner],
@@ -242,7 +241,7 @@ impl IsolatedFilters {
         if let Some(found) = found {
             return found;
         }
-        // The first row of this chain in this round measures all contestants.
+        // The first sampled row of this chain in this round measures all contestants.
         let cpu = self.cpus.get(contest.rounds % self.cpus.len().max(1)).copied();
         let (peer, batches) = (self.peer.as_ref(), self.batches);
         run_on_cpu(cpu.unwrap_or_default(), || contest.measure(peer, batches))?;
@@ -252,7 +251,8 @@ impl IsolatedFilters {
 }
 
 impl Contest {
-    /// Lets the contestants take turns, another one first in each turn and in each round.
+    /// Runs batches of the contestants in turns; each turn and each round begins with another
+    /// contestant.
     fn measure(&mut self, peer: Option<&CLibrary>, batches: usize) -> Result<()> {
         let question = self.question();
         let truths = self.chain.truths(self.predicates);
@@ -290,7 +290,7 @@ impl Contest {
     }
 }
 
-/// Runs a batch that does not count, and finds the size of batches the first time.
+/// Runs a batch that is not counted; the first call also determines the size of batches.
 fn warm_up(batch: &mut Batch<'_>, calls: &mut u64, answer: bool) -> Result<()> {
     if *calls == 0 {
         *calls = find_batch_calls(batch, answer)?;
@@ -298,13 +298,13 @@ fn warm_up(batch: &mut Batch<'_>, calls: &mut u64, answer: bool) -> Result<()> {
     measure_call_ns(batch, *calls, answer).map(|_| ())
 }
 
-/// Returns the middle one of a round's figures.
+/// Returns the median of a round's figures.
 fn median_figure(figures: &[f64]) -> Result<f64> {
     let spread = Spread::of(figures).ok_or_else(|| Error::output("the loop", "no batch"))?;
     Ok(spread.median)
 }
 
-/// Returns the selected contestants; C is always among them if there are any, as the baseline.
+/// Returns the selected contestants; C is always included as the baseline, if any are selected.
 fn selected_runners(settings: &Settings) -> Vec<Runner> {
     let wants = |runner: &Runner| settings.wants(runner.name());
     let mut runners: Vec<Runner> = Runner::ALL.into_iter().filter(wants).collect();
@@ -314,7 +314,7 @@ fn selected_runners(settings: &Settings) -> Vec<Runner> {
     runners
 }
 
-/// Returns all contests, for chains of these lengths.
+/// Returns all contests, for chains with these numbers of predicates.
 fn list_contests(counts: &[usize]) -> Vec<Contest> {
     let mut all = Vec::new();
     for operands in Operands::ALL {
@@ -352,7 +352,8 @@ mod tests {
     fn every_chain_is_asked_once() {
         let all = list_contests(&PREDICATES);
         let cases: std::collections::BTreeSet<String> = all.iter().map(Contest::case).collect();
-        // 2 chains of one predicate, 5 of each other number; of integers, and of strings.
+        // 2 chains of one predicate, 5 chains for each other number; with integers, and with
+        // strings.
         assert_eq!((cases.len(), all.len()), (2 * (2 + 5 * 5), 2 * (2 + 5 * 5)));
         assert!(cases.contains(&case_name(CONTROL_CHAIN.0, CONTROL_CHAIN.1, CONTROL_CHAIN.2)));
     }

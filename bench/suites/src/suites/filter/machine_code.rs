@@ -1,4 +1,4 @@
-//! Trackway's filter, from its text to machine code that can be called.
+//! Trackway's filter, from its text to executable machine code.
 
 use std::ptr;
 
@@ -12,7 +12,7 @@ use trackway_jit::x86::{self, INSN_CODE_BYTES_MAX};
 
 use trackway_bench_engine::error::{Error, Result};
 
-/// Name of filters in errors.
+/// Name of the filter in errors.
 pub(super) const FILTER_NAME: &str = "the filter";
 
 /// Compiles a filter to the bytes that a recorder would publish.
@@ -22,7 +22,7 @@ pub(super) fn compile_to_bytes(text: &str, layout: &Layout) -> Result<Vec<u8>> {
     compiled.into_object().encode().map_err(|error| Error::output(FILTER_NAME, error))
 }
 
-/// Returns the only alternative of an object, and its only program.
+/// Decodes an object, and returns its only alternative and its only program.
 pub(super) fn decode_program(bytes: &[u8]) -> Result<(Alternative<'_>, Program<'_>)> {
     let object = Object::decode(bytes).map_err(|error| Error::output(FILTER_NAME, error))?;
     let alternative = object.alternatives().next();
@@ -31,14 +31,14 @@ pub(super) fn decode_program(bytes: &[u8]) -> Result<(Alternative<'_>, Program<'
     Ok((alternative, program.ok_or_else(|| Error::output(FILTER_NAME, "no program"))?))
 }
 
-/// Verifies the program.
+/// Verifies a program for a number of slots.
 pub(super) fn verify_program<'p>(program: Program<'p>, slots: usize) -> Result<Verified<'p>> {
     let mut memory = vec![State::FREE; program.len() + 1];
     verify(program, Rules::new(slots), &mut memory)
         .map_err(|error| Error::output(FILTER_NAME, error))
 }
 
-/// Machine code in pages that can be executed and not written.
+/// Machine code in executable pages that are not writable.
 #[derive(Debug)]
 pub(super) struct MachineCode {
     start: *mut libc::c_void,
@@ -77,7 +77,7 @@ impl MachineCode {
         Ok(pages)
     }
 
-    /// Returns the entry point. It must not be called after this value is dropped.
+    /// Returns the entry point. Callers must not use it after this value is dropped.
     pub(super) fn entry(&self) -> Entry {
         // SAFETY: the pages hold the emitted code, whose beginning is an entry.
         unsafe { std::mem::transmute::<*mut libc::c_void, Entry>(self.start) }

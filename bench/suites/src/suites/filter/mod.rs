@@ -1,18 +1,18 @@
-//! The cost of a filter. By itself: Trackway's machine code and interpreter, next to the same test
+//! The cost of a filter. Isolated: Trackway's machine code and interpreter, next to the same test
 //! in C, called through a pointer on the same frame, and next to rbpf, which runs the same
-//! bytecode. In traced programs: next to LTTng's. Sharma and Dagenais: *Enhanced Userspace and
-//! In-Kernel Trace Filtering for Quasi-Realtime Systems* (2015), figures 10 to 12.
+//! bytecode. In traced programs: next to LTTng's filter. Sharma and Dagenais: *Enhanced Userspace
+//! and In-Kernel Trace Filtering for Quasi-Realtime Systems* (2015), figures 10 to 12.
 //!
 //! ```text
 //! chains        operands, chains of predicates, contestants
-//! questions     filters of 1 to 50 predicates: as text, as C, and their events
-//! peer          C, compiled and loaded
+//! questions     filters of 1 to 50 predicates, as text and as C, and their events
+//! peer          the questions in C, compiled and loaded
 //! machine_code  from text to pages with machine code
 //! contest       the contestants, and their timing
-//! isolated      rows of filters by themselves
-//! prepared      rows from text to answer
+//! isolated      rows of isolated filters
+//! prepared      rows of the time from text to answer
 //! program       programs with filtered events
-//! traced        rows of a filter's cost in them: LTTng's and Trackway's
+//! traced        rows of a filter's cost in traced programs: LTTng's and Trackway's
 //! goals         goals for filters
 //! ```
 //!
@@ -48,15 +48,15 @@ use traced::TracedFilters;
 /// The measurement of a row.
 #[derive(Debug, Clone, Copy)]
 enum Turn {
-    /// A filter by itself.
+    /// An isolated filter.
     Isolated(isolated::Turn),
-    /// From text to answer.
+    /// The time from a filter's text to its first answer.
     Prepared(Operands),
-    /// In a program.
+    /// A filter in a traced program.
     Traced(traced::LoopSetup),
 }
 
-/// The suite.
+/// The suite `filter`.
 #[derive(Default)]
 pub(crate) struct Filter {
     isolated: Option<IsolatedFilters>,
@@ -135,7 +135,7 @@ impl Suite for Filter {
     }
 
     fn leave(&mut self) {
-        // LTTng's daemon ends with it.
+        // Dropping the old value ends LTTng's daemon.
         *self = Self::default();
     }
 }

@@ -1,4 +1,4 @@
-//! The same questions in C: compiled by the installed compiler, and loaded.
+//! The questions in C: compiled by the installed compiler, and loaded.
 
 use std::ffi::{CString, c_void};
 use std::fs;
@@ -12,7 +12,7 @@ use trackway_bench_engine::host::workspace::{Workspace, has};
 
 use super::questions::{Question, c_source};
 
-/// A question in C: gets the slots, and the bytes that the words refer to.
+/// A question in C: its arguments are the slots, and the bytes that words in the slots refer to.
 pub(super) type Function = unsafe extern "C" fn(slots: *const u64, bytes: *const u8) -> u64;
 
 /// Compilers in order of preference.
@@ -20,7 +20,7 @@ const COMPILERS: [&str; 2] = ["clang", "cc"];
 /// Compiler flags of the C functions.
 const COMPILER_FLAGS: [&str; 4] = ["-std=gnu11", "-O2", "-fPIC", "-shared"];
 
-/// A library of questions. It stays loaded as long as the process lives: it is small, and so its
+/// A library of questions. It stays loaded until the process ends: it is small, and so its
 /// functions need no lifetime.
 pub(super) struct CLibrary {
     handle: *mut c_void,
@@ -47,7 +47,7 @@ impl CLibrary {
         Ok(Self { handle: load_library(&library)? })
     }
 
-    /// Returns a question's function.
+    /// Returns the function of a question.
     pub(super) fn function(&self, question: Question) -> Result<Function> {
         let name = question.c_name();
         let missing = || Error::output("filters.so", format!("it has no function {name}"));

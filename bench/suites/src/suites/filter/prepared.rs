@@ -15,17 +15,17 @@ const PREDICATES: usize = 50;
 /// Number of preparations in a round.
 const PREPARATIONS: usize = 10;
 const PREPARATIONS_QUICK: usize = 3;
-/// Keys of extra figures: parsed, compiled and encoded; decoded, verified, made machine code,
-/// called.
+/// Keys of extra figures: the time to parse, compile and encode; and the time to decode, verify,
+/// generate machine code, and call it.
 const TO_BYTES: &str = "text to bytecode, µs";
 const TO_ANSWER: &str = "bytecode to answer, µs";
 
-/// Returns the name of the case.
+/// Returns the name of the case for these operands.
 pub(super) fn case_name(operands: Operands) -> String {
     format!("{}, from text to answer, {}", operands.name(), predicates_words(PREDICATES))
 }
 
-/// Prepares the filter some times: the middle one of the times, in µs.
+/// Prepares the filter several times; the figure is the median time, in µs.
 pub(super) fn measure_preparation(operands: Operands, is_quick: bool) -> Result<Sample> {
     let question = Question::of(operands, Chain::AndTrue, PREDICATES);
     let event = question.event(&Chain::AndTrue.truths(PREDICATES));

@@ -1,10 +1,9 @@
-//! Programs that emit the events of traced filters: one with LTTng-UST's tracepoints, one with
-//! Trackway's; from the same questions, with the same values.
+//! Programs that emit the events of traced filters: one for each tracer, from the same questions,
+//! with the same values.
 //!
 //! Main invariants: predicate n of a question tests field n of the event, whose value is in memory
-//! that the compiler has no information about; all predicates are true for a loop's first event,
-//! number 0, so that a filter that drops all other events leaves one that shows that a session was
-//! recording.
+//! that is opaque to the compiler. All predicates are true for a loop's first event, number 0. So a
+//! filter that drops all other events leaves one event, which shows that a session was recording.
 
 use std::fmt::Write as _;
 
@@ -13,13 +12,13 @@ use trackway_schema::Scalar;
 use super::chains::{Chain, FilterTracer, Operands, TRACED_PREDICATES};
 use super::questions::{Question, scalar_of_field};
 
-/// Fields of each event, before its number.
+/// Number of fields of each event, without its number.
 const FIELD_COUNT: usize = TRACED_PREDICATES[TRACED_PREDICATES.len() - 1];
-/// Name of LTTng's provider, which includes itself.
+/// File name of LTTng's provider, which includes itself.
 pub(super) const PROVIDER_FILE: &str = "filter-provider.h";
 
-/// Returns the name of the loop whose events give a chain its truths; all predicates are true
-/// without a chain.
+/// Returns the name of the loop whose events match the truths of a chain; without a chain, all
+/// predicates are true.
 pub(super) fn loop_name(operands: Operands, chain: Option<Chain>, predicates: usize) -> String {
     let at = match chain {
         Some(Chain::AndFalseFirst) => Some(0),
@@ -30,7 +29,7 @@ pub(super) fn loop_name(operands: Operands, chain: Option<Chain>, predicates: us
     format!("{}_{which}", operands.name())
 }
 
-/// Returns all loops of such events: their names, and the field that is false in each.
+/// Returns the names of all loops with these operands, and the false field of each loop.
 fn list_loops(operands: Operands) -> Vec<(String, Option<usize>)> {
     let mut all = vec![(loop_name(operands, None, 0), None)];
     for predicates in TRACED_PREDICATES {
@@ -59,7 +58,7 @@ pub(super) fn lttng_provider_source() -> String {
             Operands::Strings => format!("\t\tlttng_ust_field_string(f{number}, v->f{number})\n"),
         };
         let fields: String = (0..FIELD_COUNT).map(field).collect();
-        // Into a string: it cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(
             text,
             "LTTNG_UST_TRACEPOINT_EVENT(lab, {name},\n\
@@ -71,7 +70,7 @@ pub(super) fn lttng_provider_source() -> String {
     text + "#endif\n#include <lttng/tracepoint-event.h>\n"
 }
 
-/// Returns the program.
+/// Returns the C code of a tracer's program.
 pub(super) fn program_source(tracer: FilterTracer) -> String {
     let mut text = String::from("#include \"harness.h\"\n");
     for operands in Operands::ALL {
@@ -142,7 +141,7 @@ fn trackway_declaration(operands: Operands) -> String {
     format!("TRACKWAY_EVENT(lab, {name}, TRACKWAY_INFO,\n\t{fields}, (u64, number));\n")
 }
 
-/// Returns the values of a loop's events.
+/// Returns the C declaration of the values of a loop's events.
 fn values_declaration(operands: Operands, work: &str, is_false: Option<usize>) -> String {
     let question = Question::of(operands, Chain::AndTrue, FIELD_COUNT);
     let truths: Vec<bool> = (0..FIELD_COUNT).map(|number| Some(number) != is_false).collect();
@@ -156,10 +155,10 @@ fn values_declaration(operands: Operands, work: &str, is_false: Option<usize>) -
     format!("static struct lab_{name} {work}_values = {{{values}}};\n")
 }
 
-/// Returns the filter that the event with this field false is for, on its values.
+/// Returns the C condition of the filter that fails at the field `is_false`.
 fn filter_condition(operands: Operands, is_false: Option<usize>) -> String {
     let (Operands::Integers, Some(last)) = (operands, is_false) else { return "1".to_owned() };
-    // Its text is C, but for where fields are.
+    // The text of a filter is C code, except for the location of fields.
     Question::of(operands, Chain::AndTrue, last + 1).text().replace('f', "v->f")
 }
 
@@ -176,7 +175,7 @@ fn loop_source(
             let fields: String = (0..FIELD_COUNT).map(|number| format!("v->f{number}, ")).collect();
             format!("trackway(lab, {name}, {fields}i)")
         }
-        // Code of a site: it loads the word's address, then the word; the rest is unlikely.
+        // A site loads the address of the word, then the word; the branch is unlikely.
         FilterTracer::C => {
             let load = |of: &str| format!("__atomic_load_n({of}, __ATOMIC_RELAXED)");
             let wanted = load(&load("&wanted_at"));

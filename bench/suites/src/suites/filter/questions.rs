@@ -1,8 +1,8 @@
-//! Questions: chains of predicates that no compiler can shorten, as text for a filter, as C, and
-//! the values of an event that make each of them true or false.
+//! Questions: chains of predicates that no compiler can shorten, as text for a filter, as C, and as
+//! values of an event that make each predicate true or false.
 //!
-//! Main invariant: predicate n reads slot n only, and a constant of its own; the C function tests
-//! the same slots in the same order.
+//! Main invariant: predicate n reads only slot n and a separate constant; the C function tests the
+//! same slots in the same order.
 
 use std::fmt::Write as _;
 
@@ -12,17 +12,18 @@ use trackway_schema::Scalar;
 
 use super::chains::{Chain, Operands};
 
-/// Types of integers, in turns.
+/// Types of integer fields; field n has type n modulo their number.
 const SCALARS: [Scalar; 4] = [Scalar::I32, Scalar::U32, Scalar::I64, Scalar::U64];
-/// Operators, in turns. Five of them, so that each meets each type.
+/// Operators; predicate n has operator n modulo their number. There are five, so that each operator
+/// occurs with each type.
 const OPERATORS: [&str; 5] = ["==", "<", ">=", "!=", ">"];
-/// Shortest string, in bytes, and how many lengths there are from there on.
+/// Length of the shortest string, in bytes, and number of different lengths.
 const STRING_BYTES: (usize, usize) = (8, 5);
 
-/// A filter.
+/// A filter, as a chain of predicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Question {
-    /// The operands of its predicates.
+    /// The operands of the predicates.
     pub(super) operands: Operands,
     /// True if one true predicate is enough.
     pub(super) is_or: bool,
@@ -30,22 +31,22 @@ pub(super) struct Question {
     pub(super) predicates: usize,
 }
 
-/// An event, as far as a filter sees it.
+/// The values of an event that a filter reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Event {
     /// A slot for each predicate.
     pub(super) slots: Vec<u64>,
-    /// Bytes that the words of strings point into.
+    /// Bytes of the strings to which words in the slots refer.
     pub(super) bytes: Vec<u8>,
 }
 
 impl Question {
-    /// Returns the filter of a chain.
+    /// Returns the question of a chain.
     pub(super) const fn of(operands: Operands, chain: Chain, predicates: usize) -> Self {
         Self { operands, is_or: chain.is_or(), predicates }
     }
 
-    /// Returns the filter as people write it.
+    /// Returns the filter as text.
     pub(super) fn text(self) -> String {
         let one = |number| match self.operands {
             Operands::Integers => {
@@ -70,13 +71,13 @@ impl Question {
         Layout { event: "lab:asked".into(), fields, ..Layout::default() }
     }
 
-    /// Returns the name of its C function.
+    /// Returns the name of the question's C function.
     pub(super) fn c_name(self) -> String {
         let (all, of) = (if self.is_or { "any" } else { "all" }, self.operands.name());
         format!("{all}_{}_{of}", self.predicates)
     }
 
-    /// Returns its C function.
+    /// Returns the C code of the question.
     pub(super) fn c_function(self) -> String {
         let one = |number| match self.operands {
             Operands::Integers if scalar_of_field(number).is_signed() => {
@@ -110,7 +111,7 @@ impl Question {
         )
     }
 
-    /// Makes an event with these truths of its predicates.
+    /// Makes an event for which the predicates have these truths.
     pub(super) fn event(self, truths: &[bool]) -> Event {
         let mut event = Event { slots: Vec::new(), bytes: Vec::new() };
         for (number, &is_true) in truths.iter().enumerate() {
@@ -122,7 +123,7 @@ impl Question {
         event
     }
 
-    /// Returns the filter's answer to an event with these truths.
+    /// Returns the filter's expected answer to an event with these truths.
     pub(super) fn answer(self, truths: &[bool]) -> bool {
         match self.is_or {
             true => truths.contains(&true),
@@ -139,8 +140,8 @@ impl Event {
         String::from_utf8_lossy(&self.bytes[from..from + word.length as usize]).into_owned()
     }
 
-    /// Adds a string in the next slot. A different string differs in the last byte only: so it
-    /// takes as much work as possible.
+    /// Adds a string in the next slot. An unequal string differs only in the last byte, so that the
+    /// comparison takes as long as possible.
     fn push_string(&mut self, text: &str, is_same: bool) {
         let (offset, length) = (self.bytes.len() as u32, text.len() as u32);
         self.bytes.extend_from_slice(text.as_bytes());
@@ -151,11 +152,11 @@ impl Event {
     }
 }
 
-/// Returns a C file with the functions of all these.
+/// Returns a C file with the functions of these questions.
 pub(super) fn c_source(questions: &[Question]) -> String {
     let mut text = "#include <stdint.h>\n#include <string.h>\n".to_owned();
     for question in questions {
-        // Into a string: it cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "\n{}", question.c_function());
     }
     text
@@ -170,19 +171,21 @@ const fn operator_of_field(number: usize) -> &'static str {
     OPERATORS[number % OPERATORS.len()]
 }
 
-/// Returns the constant that field `number` is compared with: every other needs more than 16 bits.
+/// Returns the constant that field `number` is compared with; every second constant needs more than
+/// 16 bits.
 const fn constant_of_field(number: usize) -> u64 {
     404 + 7919 * number as u64 + if number % 2 == 1 { 1_000_000 } else { 0 }
 }
 
-/// Numbers come first: strings that begin alike would share a constant in C.
+/// Returns the string of a field. The number comes first: strings that begin alike would share a
+/// constant in C.
 fn string_of_field(number: usize) -> String {
     let bytes = STRING_BYTES.0 + number % STRING_BYTES.1;
     format!("{number:0width$}name", width = bytes - 4)
 }
 
-/// Returns a value for which predicate `number` is true, or false: as near to its constant as
-/// possible.
+/// Returns a value for which predicate `number` is true or false, as near as possible to the
+/// constant of the predicate.
 fn integer_for_truth(number: usize, is_true: bool) -> u64 {
     let constant = constant_of_field(number);
     match (operator_of_field(number), is_true) {

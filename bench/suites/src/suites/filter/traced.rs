@@ -1,13 +1,12 @@
-//! The cost of a filter in a traced program: events that no session records, events that are
-//! recorded without a filter, and events that a filter takes or drops; of LTTng-UST and of
-//! Trackway.
+//! The cost of a filter in a traced program, for LTTng-UST and Trackway: events that no session
+//! records, events that are recorded without a filter, and events that a filter accepts or drops.
 //!
 //! LTTng's filter cannot be called alone. So a figure is a loop of tracepoints, and the filter's
-//! share is the difference to another row of the same round: for dropped events, to a loop of
-//! events that no session records; for accepted events, to a loop in which all are recorded.
+//! share is the difference to another row of the same round. For dropped events, the other row has
+//! no session; for accepted events, the other row records all events.
 //!
-//! Main invariant: dropped events leave no record but that of the first event, which every filter
-//! accepts; and accepted events are recorded or counted, every one, by the tracer's own output.
+//! Main invariant: of a loop with dropped events, only the first event, which every filter accepts,
+//! leaves a record; all accepted events are recorded or counted, by the tracer's own output.
 
 use std::process::Command;
 
@@ -32,24 +31,24 @@ use crate::tracers::trackway::{
 use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, ring_options};
 use crate::tracers::{Lttng, RING_BYTES};
 
-/// Batches that do not count: until the ring has come round.
+/// Batches that are not counted, which fill the ring once.
 const WARM_UP: u32 = 20;
-/// Batches that do.
+/// Batches that are counted.
 const BATCHES: u32 = 80;
 const BATCHES_QUICK: u32 = 20;
-/// Events of a batch: less than a millisecond of the slowest, so that most batches are not
-/// interrupted where others compete for the CPUs.
+/// Events of a batch, which take less than a millisecond in the slowest tracer, so that most
+/// batches are not interrupted, even if other processes compete for the CPUs.
 const BATCH_EVENTS: u64 = 2_000;
 /// Folder of traces, in the scratch folder.
 const TRACE_FOLDER: &str = "filter-trace";
 
-/// The treatment of a loop's events.
+/// The tracer, the fields and the filter of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LoopSetup {
     tracer: FilterTracer,
     operands: Operands,
     is_on: bool,
-    /// The filter, if there is one, and how many predicates it has.
+    /// The filter, if there is one, and its number of predicates.
     chain: Option<Chain>,
     predicates: usize,
 }
@@ -133,7 +132,7 @@ impl TracedFilters {
         Ok(())
     }
 
-    /// Measures the median of the batches of one program, in ns of an event.
+    /// Returns the median of the batches of one program, in ns per event.
     pub(super) fn sample(&self, workspace: &Workspace, setup: LoopSetup) -> Result<Sample> {
         workspace.clear(TRACE_FOLDER);
         let output = match setup.tracer {
@@ -223,8 +222,8 @@ impl LoopSetup {
     }
 
     /// Returns the case in words. Events that no session records are the baseline of dropped
-    /// events, and so are among them as the case without predicates; events without a filter are
-    /// among the recorded ones.
+    /// events, and so are listed among the dropped events with zero predicates. Events without a
+    /// filter are listed among the recorded ones.
     fn case(self) -> String {
         let fate = match self.chain {
             Some(Chain::AndFalseFirst) => "dropped by the first",
@@ -245,12 +244,12 @@ impl LoopSetup {
         }
     }
 
-    /// Returns the filter's text.
+    /// Returns the text of the filter.
     fn filter(self) -> Option<String> {
         Some(Question::of(self.operands, self.chain?, self.predicates).text())
     }
 
-    /// Returns the same loop without the filter.
+    /// Returns the baseline: a loop without the filter.
     fn baseline(self) -> Option<Self> {
         self.chain?;
         Some(Self { is_on: !self.is_dropped(), chain: None, predicates: 0, ..self })
@@ -263,7 +262,8 @@ pub(super) fn dropped_case(operands: Operands, predicates: usize) -> String {
     LoopSetup { tracer, operands, is_on: true, chain, predicates }.case()
 }
 
-/// Runs the program with the test in its own code; it reports the number of events that passed.
+/// Runs the program that contains the test in C; the program reports the number of events that
+/// passed.
 fn run_c_program(
     workspace: &Workspace,
     setup: LoopSetup,
@@ -279,7 +279,7 @@ fn run_c_program(
     }
 }
 
-/// Returns all rows of a tracer; C records nothing, and only LTTng and Trackway have strings.
+/// Returns all rows of a tracer; C only has the rows with integers and dropped events.
 fn list_setups(tracer: FilterTracer, counts: &[usize]) -> Vec<LoopSetup> {
     let mut all = Vec::new();
     for operands in Operands::ALL {
@@ -314,7 +314,8 @@ fn program_name(tracer: FilterTracer) -> &'static str {
     }
 }
 
-/// Checks that all events are accounted for: only the first one if the others were dropped.
+/// Checks the account of all events: only the first event is recorded if the filter drops the
+/// others.
 fn check_account(setup: LoopSetup, account: &Account) -> Result<()> {
     let is_right = match setup.is_dropped() {
         true => account.recorded == 1 && account.lost + account.overwritten == 0,

@@ -1,4 +1,4 @@
-//! The clocks that records are stamped with: the product's, and one that costs nothing.
+//! The clocks that stamp records: the product's clock, and a clock that costs nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -14,17 +14,17 @@ pub(super) trait Clock: Sync {
     fn now_in_order(&self) -> u64;
 }
 
-/// CLOCK_MONOTONIC by the processor's counter and a line under a sequence count, as the agent reads
-/// it (`agent::emit::timestamp`, which the bench may not import: it ships in no program but this
-/// one).
+/// CLOCK_MONOTONIC from the processor's counter and a clock line under a sequence count. The agent
+/// reads it in the same way (`agent::emit::timestamp`, which the bench may not import: only the
+/// agent's library contains it).
 pub(super) struct CounterClock(ClockLine);
 
 /// Time for which the counter is compared with the system's clock, in ns.
 const CALIBRATION_NS: u64 = 10_000_000;
 
 impl CounterClock {
-    /// Makes a line for this machine's counter. Without a counter, all readings use the system's
-    /// clock, as in the agent.
+    /// Makes a clock line for this machine's counter. Without a counter, all readings use the
+    /// system's clock, as in the agent.
     pub(super) fn calibrated() -> Self {
         let (base_tsc, base_ns) = (read_tsc(), monotonic_ns());
         sleep_ns(CALIBRATION_NS);
@@ -34,14 +34,15 @@ impl CounterClock {
         Self::new(base_tsc, base_ns, multiplier, if ticks == 0 { 0 } else { u64::MAX >> 1 })
     }
 
-    /// Makes a line that hardly moves, for stepping, which takes a thousand times as long.
+    /// Makes a clock line that hardly advances, for single steps, which take a thousand times as
+    /// long.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn slow() -> Self {
         let counter = read_tsc();
         Self::new(counter, monotonic_ns(), 1, if counter == 0 { 0 } else { u64::MAX >> 1 })
     }
 
-    /// Makes the same line once more: each writer has its own, as each session has.
+    /// Copies the clock line: each writer has one, as each session has.
     pub(super) fn duplicate(&self) -> Self {
         let value = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let line = &self.0;
@@ -58,7 +59,7 @@ impl CounterClock {
         Self(line)
     }
 
-    /// Ticks of the counter in a ns; `None` without one.
+    /// Returns the ticks of the counter per ns; `None` without a counter.
     pub(super) fn ticks_per_ns(&self) -> Option<f64> {
         let multiplier = self.0.multiplier.load(Ordering::Relaxed);
         (multiplier != 0).then(|| (1_u64 << 32) as f64 / multiplier as f64)
@@ -100,8 +101,8 @@ impl Clock for CounterClock {
     }
 }
 
-/// The line without the fence that keeps times in the order of slots: not fit for use, but it shows
-/// the cost of the fence.
+/// The counter clock without the fence that keeps times in the order of slots. It is not fit for
+/// use, but shows the cost of the fence.
 pub(super) struct UnfencedClock(pub(super) CounterClock);
 
 impl Clock for UnfencedClock {
@@ -116,7 +117,7 @@ impl Clock for UnfencedClock {
     }
 }
 
-/// A constant time: a load. The rest of an event's cost is the buffer's.
+/// A constant clock, which costs one load: the remaining cost of an event is the buffer's.
 pub(super) struct ConstantClock(AtomicU64);
 
 impl ConstantClock {
@@ -137,11 +138,11 @@ impl Clock for ConstantClock {
     }
 }
 
-/// Keeps later loads after earlier ones.
+/// Prevents later loads from being executed before earlier loads.
 #[inline(always)]
 pub(super) fn load_fence() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has it.
+    // SAFETY: every x86-64 processor has this instruction.
     unsafe {
         core::arch::x86_64::_mm_lfence();
     }
@@ -159,7 +160,7 @@ mod tests {
         let before = monotonic_ns();
         let read = line.now_in_order();
         let after = monotonic_ns();
-        // A calibration over 10 ms is good to some microseconds.
+        // A calibration over 10 ms is accurate to some microseconds.
         assert!(read + 1_000_000 > before && read < after + 1_000_000, "{before} {read} {after}");
         assert!(UnfencedClock(line.duplicate()).now_in_order() + 1_000_000 > before);
     }

@@ -1,4 +1,4 @@
-//! Goals of the suite: what the costs of protections are held against.
+//! Goals of the suite: bounds for the costs of protections.
 
 use trackway_bench_engine::ratios::{
     Estimate, FigureFormat, FiguresByRound, bar_at_most, counted_bar_at_most,
@@ -8,12 +8,12 @@ use trackway_bench_engine::results::{Bar, Report, SuiteRows};
 use super::protections::ProtectionKind;
 use super::{BYTES, ClockKind, Path, RowKind, thread_counts};
 
-/// Largest cost of a protection, relative to none.
+/// Largest ratio of a protection's cost to the cost without protection.
 const ABOVE_FLOOR: f64 = 1.25;
-/// Largest ratio of one thread on each CPU to one thread alone.
+/// Largest ratio of one thread on each CPU to a single thread.
 const MORE_THREADS: f64 = 1.10;
 
-/// Returns the bars of this suite.
+/// Returns the goals of this suite.
 pub(crate) fn judge_goals(report: &Report, suite: &SuiteRows) -> Vec<Bar> {
     let find = |protection: ProtectionKind, question: RowKind| {
         suite.row(protection.name(), &question.words())

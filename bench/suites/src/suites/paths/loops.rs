@@ -1,4 +1,4 @@
-//! The loops that are measured: batches, single events, and threads at once.
+//! The measured loops: batches, single events, and simultaneous threads.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -20,23 +20,23 @@ const BATCH_EVENTS: u64 = 5_000;
 /// The count of a run's events by their outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tally {
-    /// Events emitted.
+    /// Number of events emitted.
     pub(super) emitted: u64,
-    /// Events recorded, those that were overwritten later included.
+    /// Number of events recorded, including events that were overwritten later.
     pub(super) recorded: u64,
-    /// Events that opened a sub-buffer.
+    /// Number of events that opened a sub-buffer.
     pub(super) switches: u64,
-    /// Sequences that were aborted, and claim regions that were found in use.
+    /// Number of aborted restartable sequences, and of claim regions that were found in use.
     pub(super) restarts: u64,
 }
 
 impl Tally {
-    /// Events lost: there was no place for them, and that was counted.
+    /// Returns the number of lost events, which found no place and were counted as lost.
     pub(super) const fn lost(&self) -> u64 {
         self.emitted - self.recorded
     }
 
-    /// Adds another run.
+    /// Adds the tally of another run.
     const fn add(&mut self, other: &Self) {
         self.emitted += other.emitted;
         self.recorded += other.recorded;
@@ -71,7 +71,7 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    /// Makes a runner for events of a length.
+    /// Makes a runner for events with `body_bytes` of body.
     pub(super) fn new(contender: Contender, body_bytes: usize) -> Self {
         Self { contender, staged: Staged::new(0, body_bytes), tally: Tally::default() }
     }
@@ -84,8 +84,8 @@ impl Runner {
         tally
     }
 
-    /// Emits `warm_up` events, which do not count, then `batches` batches; returns the median
-    /// batch's ns for each event, in CPU time of the thread.
+    /// Emits `warm_up` events, which are not counted, then `batches` batches. Returns the median of
+    /// the batches in ns per event, in CPU time of the thread.
     pub(super) fn median_ns(&mut self, warm_up: u64, batches: u32) -> Result<f64> {
         self.emit(warm_up);
         let mut figures = Vec::with_capacity(batches as usize);
@@ -97,10 +97,10 @@ impl Runner {
         median_of(&figures).ok_or_else(|| Error::output("the loop", "no batch"))
     }
 
-    /// Emits `events` events and measures each: the average of the middle half of those that stayed
-    /// in their sub-buffer, and of those that opened one, in ticks. (Counters of some machines
-    /// advance in steps, and a median would be one of these steps.) The cost of timing is
-    /// subtracted.
+    /// Emits `events` events and measures each. Returns two averages in ticks, each of the middle
+    /// half: of the events that stayed in their sub-buffer, and of the events that opened one.
+    /// (Counters of some machines advance in steps, and a median would be one of these steps.) The
+    /// cost of timing is subtracted.
     pub(super) fn ticks_of_paths(&mut self, events: u64) -> Result<Option<(f64, f64)>> {
         let empty: Vec<f64> = (0..events.min(2_000)).map(|_| measure_ticks(|| ()).0).collect();
         let Some(empty) = mean_of_middle_half(empty) else { return Ok(None) };
@@ -124,12 +124,12 @@ impl Runner {
         Ok(mean_of_middle_half(fast).zip(mean_of_middle_half(switches)))
     }
 
-    /// Returns the part of events that have opened a sub-buffer.
+    /// Returns the part of events that opened a sub-buffer.
     pub(super) fn switches_per_event(&self) -> f64 {
         self.tally.switches as f64 / self.tally.emitted as f64
     }
 
-    /// Returns the account of all events, if the buffers hold all that were recorded. One thread on
+    /// Returns the account of all events, if the buffers contain all recorded events. One thread on
     /// one CPU leaves no gaps.
     pub(super) fn check(&self) -> Result<Account> {
         let found = self.contender.find(self.staged.body_bytes)?;
@@ -153,24 +153,24 @@ impl Runner {
 /// Methods for stepping through events.
 #[cfg(target_arch = "x86_64")]
 impl Runner {
-    /// Emits events until one opens a sub-buffer, at most `most`; how many.
+    /// Emits at most `most` events, until one opens a sub-buffer; returns the number of events.
     pub(super) fn emit_until_switch(&mut self, most: u64) -> u64 {
         (1..=most).find(|_| self.emit(1).switches > 0).unwrap_or(most)
     }
 
-    /// Adds the events that a child has emitted for this process.
+    /// Adds the events that a child process has emitted for this process.
     pub(super) fn account_for(&mut self, tally: &Tally) {
         self.tally.add(tally);
     }
 
-    /// Returns code, writer and event, for a child that is stepped through.
+    /// Returns the code, the writer and the event, for a child process that is stepped through.
     pub(super) fn stepping_parts(&mut self) -> ((Record, *const ()), &mut Staged, u64) {
         (self.contender.parts(), &mut self.staged, self.tally.emitted)
     }
 }
 
-/// Computes the account of the events, if buffers hold, by their own count, exactly those that were
-/// recorded.
+/// Computes the account of the events. The buffers must contain, by their own count, exactly the
+/// recorded events.
 fn check_tally(contender: &Contender, found: &[FoundRecords], tally: &Tally) -> Result<Account> {
     let mut all = FoundRecords::default();
     found.iter().for_each(|found| all.add(found));
@@ -188,8 +188,8 @@ fn check_tally(contender: &Contender, found: &[FoundRecords], tally: &Tally) -> 
     Err(Error::output(contender.protection.name(), message))
 }
 
-/// Measures `work` alone, in ticks of the counter: no earlier instruction is still in flight when
-/// it begins, and nothing of it but stores is when it ends.
+/// Measures `work` alone, in ticks of the counter. When it begins, no earlier instruction is in
+/// flight; when it ends, only its stores may be in flight.
 #[inline(always)]
 fn measure_ticks<T>(work: impl FnOnce() -> T) -> (f64, T) {
     load_fence();
@@ -202,7 +202,7 @@ fn measure_ticks<T>(work: impl FnOnce() -> T) -> (f64, T) {
     (end.wrapping_sub(begin) as f64, done)
 }
 
-/// Returns the average of the middle half of figures.
+/// Returns the average of the middle half of the figures.
 fn mean_of_middle_half(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
     let quarter = figures.len() / 4;
@@ -214,21 +214,21 @@ fn median_of(figures: &[f64]) -> Option<f64> {
     Spread::of(figures).map(|spread| spread.median)
 }
 
-/// The result of threads that emitted at once.
+/// The result of simultaneous threads.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ThreadsResult {
-    /// The count of their events.
+    /// The count of all threads' events.
     pub(super) tally: Tally,
-    /// By the buffers.
+    /// The account of the events by the buffers.
     pub(super) account: Account,
-    /// From the first one's begin to the last one's end, in ns.
+    /// Time from the begin of the first thread to the end of the last, in ns.
     pub(super) ns: u64,
-    /// Time that they had on CPUs, in ns.
+    /// CPU time of all threads, in ns.
     pub(super) cpu_ns: u64,
 }
 
-/// Lets `threads` threads emit for a fixed time: each on a CPU of its own if there are enough in
-/// `cpus`, else as the scheduler decides.
+/// Runs `threads` threads that emit events for a fixed time. Each runs on a separate CPU if `cpus`
+/// has enough, otherwise as the scheduler decides.
 pub(super) fn emit_from_threads(
     contender: &Contender,
     (threads, cpus): (usize, &[usize]),
@@ -239,7 +239,7 @@ pub(super) fn emit_from_threads(
     let run = |thread: usize| -> Result<(Tally, [u64; 3])> {
         let mut staged = Staged::new(thread, body_bytes);
         let pinned = if threads <= cpus.len() { pin_thread_to_cpu(cpus[thread]) } else { Ok(()) };
-        // All threads must reach the barrier, or those that do would wait for ever.
+        // All threads must reach the barrier; otherwise the others wait for ever.
         barrier.wait();
         pinned?;
         let parts = contender.parts();
@@ -333,7 +333,7 @@ mod tests {
             Ok(runner.tally)
         });
         let tally = done.expect("events");
-        // A hundred and eleven records of 36 bytes are in a sub-buffer of 4 KiB.
+        // A sub-buffer of 4 KiB holds a hundred and eleven records of 36 bytes.
         assert_eq!((tally.emitted, tally.recorded), (1_000, 1_000));
         assert!((9..=10).contains(&tally.switches), "{tally:?}");
     }

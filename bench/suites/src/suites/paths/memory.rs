@@ -1,8 +1,8 @@
-//! Buffers in private memory, laid out as in the window: control lines, then sub-buffers; and the
-//! search for records in them.
+//! Buffers in private memory with the layout of the window (control lines, then sub-buffers), and
+//! the search for records in these buffers.
 //!
-//! Main invariant: no writer's own count is trusted. After each run the bytes are searched for the
-//! records.
+//! Main invariant: no writer's own count is trusted. After each run, the records are searched in
+//! the bytes of the buffers.
 
 use std::io;
 use std::ptr;
@@ -19,7 +19,7 @@ use trackway_ring::{Control, Damage, Drained, Geometry, Memory, Region, claim, c
 
 use super::staged::{ID, NUMBER_BITS, Staged};
 
-/// Bytes in front of the sub-buffers, for control lines and tables.
+/// Number of bytes before the sub-buffers, for control lines and tables.
 const HEAD_BYTES: usize = 16 << 10;
 
 const _: () = assert!(
@@ -27,7 +27,7 @@ const _: () = assert!(
     "control lines and tables fit in front of the sub-buffers"
 );
 
-/// Shared memory of this process and its children, in small pages, as the window is.
+/// Shared memory of this process and its children, in small pages, like the window's.
 pub(super) struct SharedMapping {
     base: *mut u8,
     bytes: usize,
@@ -40,7 +40,7 @@ unsafe impl Send for SharedMapping {}
 unsafe impl Sync for SharedMapping {}
 
 impl SharedMapping {
-    /// Makes zeroed memory, and touches all of it.
+    /// Maps zeroed memory, and touches all of its pages.
     fn new(bytes: usize) -> Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
@@ -53,13 +53,13 @@ impl SharedMapping {
         Ok(Self { base: base.cast(), bytes })
     }
 
-    /// Returns the address of byte `at`.
+    /// Returns the address of the byte at offset `at`.
     #[inline(always)]
     pub(super) fn at(&self, at: u64) -> *mut u8 {
         self.base.wrapping_add(at as usize)
     }
 
-    /// Returns true if `bytes` at `at` are within the buffer.
+    /// Returns true if `bytes` bytes at offset `at` are within the memory.
     #[inline(always)]
     pub(super) fn holds(&self, at: u64, bytes: usize) -> bool {
         at.checked_add(bytes as u64).is_some_and(|end| end <= self.bytes as u64)
@@ -109,11 +109,11 @@ impl claim::Copy for SharedMapping {
 pub(super) struct FoundRecords {
     /// Number of records by the buffer's own counters.
     pub(super) counted: u64,
-    /// Records that are in it now.
+    /// Number of records in the buffer after the run.
     pub(super) records: u64,
-    /// Records whose number does not follow that of the record before.
+    /// Number of records whose number does not follow the previous record's.
     pub(super) gaps: u64,
-    /// Number of the last one.
+    /// Number of the last record.
     pub(super) last: Option<u32>,
 }
 
@@ -147,7 +147,7 @@ impl FoundRecords {
         Ok(records)
     }
 
-    /// Adds the content of another buffer.
+    /// Adds the records of another buffer.
     pub(super) fn add(&mut self, other: &Self) {
         self.counted += other.counted;
         self.records += other.records;
@@ -157,15 +157,15 @@ impl FoundRecords {
 
 const _: () = assert!(ID < TAG_MEDIUM && Staged::BODY_BYTES_MIN >= 4);
 
-/// Returns true if a thread's next number is this one.
+/// Returns true if `number` follows `last` in a thread's sequence of numbers.
 const fn is_next_number(last: u32, number: u32) -> bool {
     let mask = (1 << NUMBER_BITS) - 1;
     last & !mask == number & !mask && last.wrapping_add(1) & mask == number & mask
 }
 
-/// A buffer for writers.
+/// A buffer that writers record into.
 pub(super) trait Ring: Sync + Sized {
-    /// Makes an empty one, as a flight recorder: it is never full.
+    /// Makes an empty buffer in the mode of a flight recorder, which is never full.
     fn new(geometry: Geometry) -> Result<Self>;
 
     /// Searches the buffer for records while nothing writes; all of their bodies have `body_bytes`.
@@ -179,7 +179,7 @@ pub(super) struct RegionRing {
 }
 
 impl RegionRing {
-    /// Returns its memory.
+    /// Returns the memory of the region.
     #[inline(always)]
     pub(super) fn map(&self) -> &SharedMapping {
         &self.map
@@ -239,7 +239,7 @@ impl Ring for RegionRing {
     }
 }
 
-/// A buffer of the paper's with its sub-buffers.
+/// A buffer of the 2012 paper, with its sub-buffers.
 pub(super) struct LocklessRing {
     map: SharedMapping,
     geometry: Geometry,
@@ -248,13 +248,13 @@ pub(super) struct LocklessRing {
 }
 
 impl LocklessRing {
-    /// Returns its memory.
+    /// Returns the memory of the buffer.
     #[inline(always)]
     pub(super) fn map(&self) -> &SharedMapping {
         &self.map
     }
 
-    /// Returns the buffer.
+    /// Returns the buffer as its writers use it.
     #[inline(always)]
     pub(super) fn buffer(&self) -> Buffer<'_> {
         const SUB_BUFFERS_AT: u64 = LOCKLESS_COUNTERS_BYTES as u64;
@@ -309,7 +309,7 @@ impl Ring for LocklessRing {
             self.map.load(got.at + SUB_HEADER_BYTES as u64, &mut bytes).map_err(damaged)?;
             found.take(&bytes, body_bytes)?;
             buffer.put(got);
-            // A sub-buffer that was read is exchanged for it.
+            // The consumer's sub-buffer was exchanged for the sub-buffer that was read.
             self.own.store(own, Ordering::Relaxed);
         }
         Ok(found)
@@ -320,7 +320,7 @@ impl Ring for LocklessRing {
 mod tests {
     use super::*;
 
-    /// Returns a record as it lies in memory.
+    /// Returns a record in its memory layout.
     fn record_bytes(number: u32) -> [u8; 8] {
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&(7 << TAG_BITS | ID).to_le_bytes());
@@ -334,7 +334,7 @@ mod tests {
         let content = [record_bytes(3), record_bytes(4), record_bytes(6)].concat();
         assert_eq!(found.take(&content, 4).expect("records"), 3);
         assert_eq!((found.records, found.gaps, found.last), (3, 1, Some(6)));
-        // Each thread has numbers of its own, and they come round.
+        // Each thread has its own sequence of numbers, which wraps around.
         let thread = 5 << NUMBER_BITS;
         let last = thread | ((1 << NUMBER_BITS) - 1);
         assert!(is_next_number(last, thread) && !is_next_number(last, thread + (1 << NUMBER_BITS)));

@@ -1,20 +1,20 @@
-//! The cost of keeping writers apart, and the cost of each code path of an event: Trackway's
-//! protections next to the 2012 paper's reserve and commit, a mutex, and blocked signals. The
-//! buffers are measured by themselves.
+//! The cost of keeping writers apart, and the cost of each code path of an event. Compares
+//! Trackway's protections with the 2012 paper's reserve and commit, a mutex, and blocked signals.
+//! The buffers are measured alone, without a tracer.
 //!
 //! ```text
-//! staged       an event as its site leaves it
+//! staged       a staged event
 //! clock        clocks that stamp events
 //! memory       buffers, and the search for records in them
 //! protections  the writers
 //! loops        timed loops
 //! stepping     instructions, counted by single steps
-//! goals        what the figures are held against
+//! goals        bounds for the figures
 //! ```
 //!
-//! Main invariant: all protections stage the same event, read the same clock, make the same header,
-//! and write into buffers of the same size that are never full; and after each run the bytes of the
-//! buffer are searched for as many records as were recorded.
+//! Main invariant: all protections stage the same event, read the same clock, write the same
+//! header, and use buffers of the same size that are never full. After each run, the recorded
+//! events are searched in the bytes of the buffers.
 
 mod clock;
 mod goals;
@@ -41,28 +41,29 @@ use clock::{ConstantClock, CounterClock, UnfencedClock};
 use loops::Runner;
 use protections::{Contender, ProtectionKind, Scale};
 
-/// Its name.
+/// Name of the suite.
 const SUITE_NAME: &str = "paths";
-/// Sub-buffers of the buffers in rows that do not vary them: sixteen of 64 KiB.
+/// Size and number of sub-buffers, as powers of two, in rows that do not vary them: sixteen of 64
+/// KiB.
 const SHIFTS: (u32, u32) = (16, 4);
-/// Sizes and numbers of sub-buffers, as powers of two: 4 KiB to 4 MiB, in rings of 1 MiB as long as
-/// that is possible.
+/// Sizes and numbers of sub-buffers, as powers of two: 4 KiB to 4 MiB, in rings of 1 MiB if
+/// possible.
 const SIZES: [(u32, u32); 6] = [(12, 8), (14, 6), (16, 4), (18, 2), (20, 1), (22, 1)];
-/// Number of these that are in rings of the same size.
+/// Number of the first `SIZES` whose rings have equal size.
 const SAME_RING: usize = 4;
 /// Payloads, in bytes: a `u32`, and eight of them.
 const PAYLOADS: [usize; 2] = [4, 32];
 /// Payload of simultaneous threads, and of stepped events.
 const BYTES: usize = PAYLOADS[0];
-/// Payload where switches are measured: longer records switch more often.
+/// Payload in bytes for the measurement of switches: longer records switch more often.
 const SIZES_BYTES: usize = 256;
-/// Threads for each CPU, where there are too many.
+/// Threads for each CPU in rows with more threads than CPUs.
 const OVERSUBSCRIBED: [usize; 2] = [2, 8];
-/// Switches that are stepped through, and events around each.
+/// Number of switches that are stepped through, and number of events around each switch.
 #[cfg(target_arch = "x86_64")]
 const STEPPED: (u32, u64) = (2, 12);
 
-/// Keys of rows' extra figures.
+/// Keys of the extra figures of rows.
 const MILLIONS: &str = "million events/s";
 const LOST: &str = "lost, %";
 const RESTARTS: &str = "restarts in a million";
@@ -72,7 +73,7 @@ const ATOMIC: &str = "atomic instructions";
 /// The clock that stamps events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ClockKind {
-    /// The processor's counter, as the product reads it.
+    /// The processor's counter, read as in the product.
     Counter,
     /// A constant clock.
     Still,
@@ -96,11 +97,11 @@ enum RowKind {
     Size(usize),
     /// An event on a path, by itself.
     Single(Path),
-    /// An event on a path in a loop, by the line through sizes of sub-buffers.
+    /// An event on a path in a loop, from the straight line through several sizes of sub-buffers.
     Line(Path),
-    /// Threads at once.
+    /// Simultaneous threads.
     Threads(usize),
-    /// Instructions.
+    /// Number of instructions of an event on a path.
     Instructions(Path),
 }
 
@@ -143,8 +144,8 @@ impl RowKind {
         all
     }
 
-    /// Returns true if a protection has this row: one that is not fit for use has only the rows
-    /// that show why it is listed.
+    /// Returns true if a protection has this row. A protection that is not fit for use only has the
+    /// rows that show the reason for its listing.
     const fn is_for(self, protection: ProtectionKind) -> bool {
         match self {
             Self::Loop(_, ClockKind::Counter) | Self::Instructions(_) => true,
@@ -157,7 +158,8 @@ const fn sub_buffer_kib(size: usize) -> u64 {
     1 << (SIZES[size].0 - 10)
 }
 
-/// Numbers of threads: powers of two up to one for each CPU, and too many.
+/// Returns numbers of threads: powers of two below the number of CPUs, one for each CPU, and more
+/// than CPUs.
 fn thread_counts(cpus: usize) -> Vec<usize> {
     let doubled = std::iter::successors(Some(1), |count| Some(count * 2));
     let mut counts: Vec<usize> = doubled.take_while(|count| *count < cpus).collect();
@@ -194,7 +196,7 @@ impl WorkAmount {
     }
 }
 
-/// Two figures of one run, of the fast path and of the switch path, and the account of the events.
+/// Figures of one run for the fast path and the switch path, and the account of the events.
 #[derive(Debug, Clone, Copy)]
 struct PathFigures {
     fast: f64,
@@ -209,7 +211,7 @@ enum RunKind {
     Line,
 }
 
-/// The suite.
+/// The suite `paths`.
 pub(crate) struct Paths {
     line: Option<CounterClock>,
     cpus: Vec<usize>,
@@ -241,7 +243,7 @@ impl Paths {
         }
     }
 
-    /// Returns the CPU of single threads.
+    /// Returns the CPU on which single threads run.
     fn cpu(&self) -> usize {
         self.cpus.first().copied().unwrap_or(0)
     }
@@ -274,7 +276,7 @@ impl Paths {
         Ok((Runner::new(self.make_contender(protection, clock, scale)?, bytes), geometry))
     }
 
-    /// Measures ns of an event in a loop, and the part of events that switch.
+    /// Measures ns per event in a loop, and the part of events that switch sub-buffers.
     fn measure_in_loop(
         &self,
         protection: ProtectionKind,
@@ -287,7 +289,7 @@ impl Paths {
         Ok((ns, runner.switches_per_event(), runner.check()?))
     }
 
-    /// Measures ns of an event on each path, between fences.
+    /// Measures ns per event on each path, between fences.
     fn measure_single_events(
         &self,
         protection: ProtectionKind,
@@ -304,8 +306,8 @@ impl Paths {
         Ok(PathFigures { fast: fast / rate, switch: switch / rate, account: runner.check()? })
     }
 
-    /// Returns ns of an event in a loop that never switches, and the additional cost of a switch:
-    /// by the line through the sizes whose rings are of one size.
+    /// Returns ns per event in a loop without switches, and the additional cost of a switch. Both
+    /// come from the straight line through the sizes whose rings have equal size.
     fn measure_by_line(&self, protection: ProtectionKind, dose: WorkAmount) -> Result<PathFigures> {
         let mut points = Vec::new();
         let mut account = Account::default();
@@ -348,7 +350,7 @@ impl Paths {
     fn step_events(&self, protection: ProtectionKind) -> Result<Stepped> {
         let geometry = geometry_of_shifts(SIZES[0])?;
         let scale = Scale { geometry, cpus: self.cpu() + 1, threads: 1 };
-        // Stepping takes long; its effect on the time does not count.
+        // Stepping takes long; the clock must not advance meanwhile.
         let line = CounterClock::slow();
         let contender = match protection {
             ProtectionKind::LocklessUnfenced => {
@@ -423,7 +425,7 @@ impl Paths {
         found
     }
 
-    /// Returns the reason if a row cannot be measured here.
+    /// Returns the reason if a row cannot be measured on this machine.
     fn absence(&self, protection: ProtectionKind, question: RowKind) -> Option<String> {
         let has_counter = self.line.as_ref().and_then(CounterClock::ticks_per_ns).is_some();
         let reason = match question {
@@ -457,7 +459,7 @@ impl Paths {
 /// Returns true if a child process can be stepped through.
 fn can_step() -> bool {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the child does nothing.
+    // SAFETY: the child runs an empty function.
     return matches!(
         unsafe { trackway_bench_engine::host::ptrace::Tracee::fork(|| ()) },
         Ok(Some(_))
@@ -553,7 +555,7 @@ impl Suite for Paths {
     }
 }
 
-/// Returns the straight line nearest to points, by least squares: its beginning and its slope.
+/// Returns the straight line nearest to the points, by least squares: its intercept and its slope.
 fn line_through(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

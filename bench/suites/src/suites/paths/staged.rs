@@ -1,10 +1,10 @@
-//! An event as its site leaves it: a payload on the stack, with room for a header in front.
+//! A staged event: a payload on the stack, with room for a header before it.
 
 use trackway_abi::record::{HEADROOM_BYTES, TAILROOM_BYTES};
 
-/// The id that all events have.
+/// The id of all events.
 pub(super) const ID: u32 = 1;
-/// Bits of an event's number; the thread's number is above.
+/// Bits of an event's number; the higher bits contain the thread's number.
 pub(super) const NUMBER_BITS: u32 = 22;
 /// Most threads with distinct numbers.
 pub(super) const THREADS_MAX: usize = 1 << (32 - NUMBER_BITS);
@@ -19,11 +19,11 @@ pub(super) enum RecordOutcome {
     Lost = 0,
     /// The event was recorded.
     Recorded = 1,
-    /// The same, and it opened a sub-buffer.
+    /// The event was recorded, and opened a sub-buffer.
     Switched = 2,
 }
 
-/// A thread's event.
+/// A thread's staged event.
 #[repr(C, align(64))]
 pub(super) struct Staged {
     bytes: [u8; HEADROOM_BYTES + BODY_BYTES_MAX + TAILROOM_BYTES],
@@ -31,15 +31,15 @@ pub(super) struct Staged {
     pub(super) body_bytes: usize,
     /// The thread's number.
     pub(super) thread: usize,
-    /// Attempts that were aborted, or found all that they tried in use.
+    /// Number of attempts that were aborted, or found all tried regions in use.
     pub(super) restarts: u64,
 }
 
 impl Staged {
-    /// Fewest bytes of a payload: its number's.
+    /// Least number of payload bytes, which contain the event's number.
     pub(super) const BODY_BYTES_MIN: usize = 4;
 
-    /// Makes a thread's events of a length.
+    /// Makes the staged event of a thread, with a payload length for all of its events.
     pub(super) fn new(thread: usize, body_bytes: usize) -> Self {
         let body_bytes = body_bytes.clamp(Self::BODY_BYTES_MIN, BODY_BYTES_MAX);
         let bytes = [0; HEADROOM_BYTES + BODY_BYTES_MAX + TAILROOM_BYTES];
@@ -47,8 +47,8 @@ impl Staged {
         Self { bytes, body_bytes: std::hint::black_box(body_bytes), thread, restarts: 0 }
     }
 
-    /// Stages event `number`: eight fields, of which the first is the number, or only the first.
-    /// The rest of a longer payload does not change.
+    /// Stages event `number`: eight fields, of which the first is the number, or only the first
+    /// field. The remaining bytes of a longer payload do not change.
     #[inline(always)]
     pub(super) fn put(&mut self, number: u64) {
         let number = number as u32 & ((1 << NUMBER_BITS) - 1);

@@ -1,6 +1,6 @@
-//! Instructions of one event, counted by stepping through it in a child, from the first instruction
-//! of the recording function to the one after its return. System calls count as one instruction;
-//! work in the kernel does not count.
+//! Instructions of one event, counted by single steps in a child process, from the first
+//! instruction of the recording function to the instruction after its return. System calls count as
+//! one instruction; work in the kernel does not count.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,21 @@ use trackway_bench_engine::host::ptrace::{InstructionKind, Tracee};
 use super::loops::{Runner, Tally};
 use super::staged::RecordOutcome;
 
-/// Most instructions of one child: a hundred times as many as it takes.
+/// Most instructions of one child process: a hundred times the usual number.
 const STEPS_MAX: u64 = 2_000_000;
 
-/// Instructions of one event.
+/// Instructions of one event, by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Steps {
-    /// Instructions, without those in the kernel.
+    /// Number of instructions in user space.
     pub(super) instructions: u64,
-    /// Atomic ones: with a lock prefix, or an exchange with memory.
+    /// Number of atomic instructions: with a lock prefix, or an exchange with memory.
     pub(super) locked: u64,
-    /// Fences.
+    /// Number of fences.
     pub(super) fences: u64,
-    /// Reads of the processor's counter.
+    /// Number of reads of the processor's counter.
     pub(super) clock_reads: u64,
-    /// System calls.
+    /// Number of system calls.
     pub(super) system_calls: u64,
 }
 
@@ -41,7 +41,7 @@ impl Steps {
     }
 }
 
-/// Returns the most frequent steps of these events, and the most that one event takes.
+/// Returns the most frequent steps of these events, and the largest number of steps of one event.
 pub(super) fn most_frequent_steps(
     events: &[(RecordOutcome, Steps)],
     did: RecordOutcome,
@@ -54,8 +54,8 @@ pub(super) fn most_frequent_steps(
     Some((*times.iter().max_by_key(|one| one.1)?.0, most))
 }
 
-/// Steps through `around` events around each of `switches` switches, each after at most `between`
-/// events; `None` if ptrace is not allowed.
+/// Steps through `around` events around each of `switches` switches. Each switch comes after at
+/// most `between` events. Returns `None` if ptrace is not allowed.
 pub(super) fn step_around_switches(
     runner: &mut Runner,
     (switches, around): (u32, u64),
@@ -72,9 +72,9 @@ pub(super) fn step_around_switches(
     Ok(Some(found))
 }
 
-/// Steps through `events` events; returns the outcome of each, and its instructions; `None` if
+/// Steps through `events` events; returns the outcome and the instructions of each, or `None` if
 /// ptrace is not allowed. The child's events are in the same buffers, which are shared memory, and
-/// are accounted for.
+/// are included in the account.
 fn step_through(runner: &mut Runner, events: u64) -> Result<Option<Vec<(RecordOutcome, Steps)>>> {
     let area = trackway_sys::thread::rseq_area() as u64;
     let ((record, writer), staged, first) = runner.stepping_parts();
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn instructions_of_ways_are_counted() {
-        // Few: code that is not optimised has twenty times as many instructions.
+        // The numbers are small: code that is not optimised has twenty times as many instructions.
         const FEW: (u32, u64) = (1, 4);
         let cpu = trackway_bench_engine::host::machine::allowed_cpus().expect("CPUs")[0];
         for protection in ProtectionKind::ALL

@@ -1,12 +1,12 @@
-//! The cost of the preload helper `libc` for a program that allocates: with and without a session,
-//! next to LTTng's library of that kind; and its cost for programs in common use.
+//! The cost of the preload helper `libc` for a program that allocates memory: with and without a
+//! session, next to LTTng's wrapper library; and the cost of the helper for programs in common use.
 //!
 //! ```text
 //! setups    the program alone, interposed, with a helper, recorded
 //! programs  installed programs, and their work
 //! ```
 //!
-//! Main invariant: a row that records has an account with as many events as there were calls.
+//! Main invariant: the account of a recorded row has as many events as the program made calls.
 
 mod programs;
 mod setups;
@@ -27,9 +27,9 @@ use setups::{Program, Setup, Setups};
 
 /// The suite's name.
 const SUITE_NAME: &str = "preload";
-/// Batches of a run that do not count: the allocator gets its memory.
+/// Batches that are not counted, in which the allocator gets its memory.
 const WARM_UP: u32 = 3;
-/// Most that an idle helper may cost a program that allocates a lot, in percent.
+/// Largest cost of an idle helper for a program that allocates a lot, in percent.
 const IDLE_PERCENT: f64 = 2.0;
 /// Ways in which installed programs are run.
 const REAL_SETUPS: [Setup; 3] = [Setup::Plain, Setup::Interposed, Setup::Idle];
@@ -43,25 +43,25 @@ enum RowProgram {
     Installed(usize),
 }
 
-/// A row.
+/// A row of the suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PreloadRow {
     row_program: RowProgram,
     setup: Setup,
-    /// Number of measurements.
+    /// Number of measurements of the row so far.
     times: usize,
 }
 
 /// The built and installed programs.
 struct PreparedPrograms {
     setups: Setups,
-    /// Installed programs, and how often each calls the allocator.
+    /// Installed programs, and the number of allocator calls of each.
     installed: Vec<(InstalledProgram, u64)>,
     /// CPUs that this process may use.
     cpus: Vec<usize>,
 }
 
-/// The suite.
+/// The suite `preload`.
 #[derive(Default)]
 pub(crate) struct Preload {
     made: Option<PreparedPrograms>,
@@ -145,7 +145,7 @@ impl Suite for Preload {
             }
             RowProgram::Installed(at) => {
                 let (program, calls) = &made.installed[at];
-                // The measurements of one round run on one CPU, the next round on the next.
+                // All measurements of one round run on one CPU, the next round on another.
                 let cpu = &made.cpus[turn.times % made.cpus.len()..][..1];
                 let command =
                     made.setups.installed_command(context.workspace, program, turn.setup)?;
@@ -163,7 +163,7 @@ impl Suite for Preload {
 }
 
 impl Preload {
-    /// Makes a row. Its baseline is the same program alone, which comes first.
+    /// Makes a row. Its baseline is the row of the same program alone, which comes first.
     fn entry(&mut self, row_program: RowProgram, case: &str, setup: Setup) -> Entry {
         let alone =
             |turn: &PreloadRow| turn.row_program == row_program && turn.setup == Setup::Plain;
@@ -180,7 +180,7 @@ impl Preload {
         }
     }
 
-    /// Adds the control: the first row a second time.
+    /// Adds the control, which repeats the first row.
     fn add_control(&mut self, entries: &mut Vec<Entry>) {
         let Some(first) = entries.first().filter(|first| first.can_be_measured()) else { return };
         let tracer = format!("{} again", first.tracer);
@@ -197,7 +197,7 @@ pub(crate) fn judge_goals(suite: &SuiteRows) -> Vec<Bar> {
     };
     let beyond = |setup| FiguresByRound::above_baseline(suite, row(setup, Program::Words));
     let pairs = |setup| FiguresByRound::of(row(setup, Program::Pairs));
-    // A program that is not installed has no row that could fail.
+    // A program that is not installed has no row that can miss the goal.
     let is_installed = |row: &&Row| {
         row.tracer == Setup::Idle.tracer()
             && row.unit == Unit::Ms

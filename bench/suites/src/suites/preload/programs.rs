@@ -1,8 +1,8 @@
-//! Installed programs: their work in a run, and their input.
+//! Installed programs: their work in a run, and the input of this work.
 //!
 //! The effect of a helper depends on the allocations of a program, and only programs in common use
-//! are representative. Each does some tenths of a second of its usual work, on generated input that
-//! is the same on every machine; only the programs' versions differ.
+//! are representative. Each program does some tenths of a second of its usual work. The input is
+//! generated and equal on every machine; only the programs' versions differ.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,32 +13,33 @@ use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workspace::{Workspace, create_private_dir, has};
 
-/// A program, and how it is run.
+/// An installed program with its arguments.
 pub(super) struct InstalledProgram {
-    /// Its name.
+    /// Name of the program.
     pub(super) name: &'static str,
-    /// The executable itself: the command of this name may be a script that starts it.
+    /// Path of the executable itself: the command of this name may be a script that starts the
+    /// executable.
     executable: String,
     arguments: Vec<String>,
 }
 
-/// A program that is not measured, and the reason.
+/// A program that is not measured, with the reason.
 pub(super) struct AbsentProgram {
-    /// Its name.
+    /// Name of the program.
     pub(super) name: &'static str,
-    /// The reason, which follows `because`.
+    /// The reason, in words that follow `because`.
     pub(super) reason: String,
 }
 
 /// Folder of all generated files, in the scratch folder.
 const FOLDER: &str = "programs";
-/// Words of the generated text.
+/// Number of words of the generated text.
 const WORDS: usize = 300_000;
-/// Ratio of words to records, in JSON.
+/// Ratio of words in the text to records in the JSON input.
 const RECORDED: usize = 8;
-/// Functions of the generated C file.
+/// Number of functions of the generated C file.
 const FUNCTIONS: usize = 60;
-/// Commits of the generated history.
+/// Number of commits of the generated history.
 const COMMITS: usize = 1500;
 
 /// Counts words, makes objects of them, and writes and reads them as JSON.
@@ -89,11 +90,11 @@ done < <(head -n 2500 "$1")
 for key in "${!counts[@]}"; do echo "$key ${counts[$key]} $list"; done
 "#;
 
-/// Groups records, twice written and read.
+/// Groups records by first letter, then writes and reads them as JSON.
 const JQ: &str = "map(. + {first: .word[0:1]}) | group_by(.first) | map({key: .[0].first, \
                   words: map(.word)}) | tojson | fromjson";
 
-/// Returns all of them that are installed; their input is generated.
+/// Returns all installed programs, and generates their input.
 pub(super) fn prepare_installed_programs(
     workspace: &Workspace,
 ) -> Result<(Vec<InstalledProgram>, Vec<AbsentProgram>)> {
@@ -112,7 +113,7 @@ pub(super) fn prepare_installed_programs(
     let python = "import sys; print(sys.executable)";
     found.add("python3", &["-c", python], &["-I", "-S", "-c", PYTHON, &text]);
     found.add("perl", &[], &["-e", PERL, &text]);
-    // The compiler proper for C; gcc itself does next to nothing.
+    // cc1 compiles C; gcc itself only starts it.
     let compiler = ["-quiet", "-O2", &source, "-o", "/dev/null"];
     found.add_as("gcc", "cc1", &["-print-prog-name=cc1"], &compiler);
     found.add("clang", &[], &["-O2", "-S", &source, "-o", "/dev/null"]);
@@ -141,7 +142,8 @@ impl ProgramLists {
         self.add_as(name, name, asking, arguments);
     }
 
-    /// Adds the program `name`, whose path `PROGRAM ASKING` prints, if `ASKING` is not empty.
+    /// Adds the program `name`. If `asking` is not empty, `PROGRAM ASKING` prints the path of the
+    /// executable.
     fn add_as(
         &mut self,
         program: &'static str,
@@ -173,12 +175,12 @@ impl ProgramLists {
 }
 
 impl InstalledProgram {
-    /// Returns the command that follows a recorder's `--`.
+    /// Returns the command, word by word, as it follows a recorder's `--`.
     pub(super) fn words(&self) -> impl Iterator<Item = &str> {
         [self.executable.as_str()].into_iter().chain(self.arguments.iter().map(String::as_str))
     }
 
-    /// Makes the command, in surroundings that are the same everywhere.
+    /// Makes the command, in an environment that is equal on every machine.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
         command.args(&self.arguments);
@@ -193,7 +195,7 @@ pub(super) fn set_neutral_environment(command: &mut Command) {
     command.env_remove("LD_PRELOAD").env_remove("TRACKWAY_TOKEN");
 }
 
-/// Returns pseudo-random words of three to ten letters, some of them frequent.
+/// Returns pseudo-random words of three to ten letters; some words are frequent.
 fn generate_words() -> Vec<String> {
     let mut state = 88_172_645_463_325_252_u64; // xorshift64
     let mut next = move || {
@@ -207,7 +209,8 @@ fn generate_words() -> Vec<String> {
         let letter = |at: u64| char::from(b'a' + (random >> (8 + 4 * at) & 15) as u8);
         (0..length).map(letter).collect::<String>()
     };
-    // The smaller of two numbers: small ones, and so the same ones, are more frequent.
+    // The smaller of two numbers is used: so small numbers, and the words of small numbers, are
+    // more frequent.
     (0..WORDS).map(|_| word((next() & 0xFFFF).min(next() & 0xFFFF).pow(3))).collect()
 }
 
@@ -245,7 +248,7 @@ fn generate_c_source() -> String {
     text
 }
 
-/// Makes a repository whose history has a file that changes in places.
+/// Makes a repository with the history of a file that changes in several places.
 fn make_git_history(folder: &Path) -> Result<()> {
     let mut stream = String::new();
     for commit in 0..COMMITS {

@@ -1,4 +1,4 @@
-//! Ways to run a program: the same program, in different surroundings.
+//! Setups: the conditions under which a program is run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,9 +18,9 @@ use crate::tracers::daemon::Daemon;
 use crate::tracers::trackway::{read_summary, set_trace_output};
 use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, ring_options};
 
-/// The workload.
+/// Name of the workload.
 const PROGRAM: &str = "allocate";
-/// The library that only interposes.
+/// Name of the library that only interposes.
 const INTERPOSED: &str = "interpose";
 /// Folder of traces, in the scratch folder.
 const TRACE_FOLDER: &str = "preload-trace";
@@ -28,19 +28,19 @@ const TRACE_FOLDER: &str = "preload-trace";
 /// A program that allocates (`workloads/allocate.c`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Program {
-    /// Counts words in a hash table: allocates a lot.
+    /// Counts words in a hash table, with many allocations.
     Words,
-    /// Builds and fells binary trees: does little else.
+    /// Builds and frees binary trees, mostly by allocator calls.
     Trees,
-    /// malloc and free in pairs: does nothing else.
+    /// Calls malloc and free in pairs, and nothing else.
     Pairs,
 }
 
 impl Program {
-    /// All of them.
+    /// All programs.
     pub(super) const ALL: [Self; 3] = [Self::Words, Self::Trees, Self::Pairs];
 
-    /// Returns its name in the workload's arguments.
+    /// Returns the program's name in the workload's arguments.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Words => "words",
@@ -49,7 +49,7 @@ impl Program {
         }
     }
 
-    /// Returns its size: a batch takes some milliseconds.
+    /// Returns the program's size argument, with which a batch takes some milliseconds.
     const fn size(self) -> &'static str {
         match self {
             Self::Words => "50000",
@@ -59,12 +59,12 @@ impl Program {
     }
 }
 
-/// Surroundings of a program.
+/// The libraries and the session with which a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Setup {
-    /// Alone.
+    /// The program alone.
     Plain,
-    /// With a library between it and malloc that does nothing.
+    /// With a library that intercepts malloc and only calls the original function.
     Interposed,
     /// With the preload helper, without a session.
     Idle,
@@ -72,7 +72,7 @@ pub(super) enum Setup {
     LttngIdle,
     /// With the preload helper, into a flight recorder.
     Recorded,
-    /// With LTTng's, into a snapshot session.
+    /// With LTTng's wrapper, into a snapshot session.
     LttngRecorded,
 }
 
@@ -87,7 +87,7 @@ impl Setup {
         Self::LttngRecorded,
     ];
 
-    /// Returns its row.
+    /// Returns the name of the setup's row.
     pub(super) const fn tracer(self) -> &'static str {
         match self {
             Self::Plain => "none",
@@ -106,14 +106,14 @@ pub(super) struct Run {
     pub(super) account: Option<Account>,
 }
 
-/// All setups, as far as they are possible here.
+/// All setups that are possible on this machine.
 pub(super) struct Setups {
-    /// libtrackway-libc.so and libtrackway.so, as LD_PRELOAD has them.
+    /// Paths of libtrackway-libc.so and libtrackway.so, in the form of LD_PRELOAD.
     helper: Option<String>,
     lttng: LttngDaemon,
 }
 
-/// LTTng's daemon.
+/// The state of LTTng's daemon.
 enum LttngDaemon {
     Runs(Daemon),
     Absent(String),
@@ -144,7 +144,7 @@ impl Setups {
         Ok(Self { helper, lttng })
     }
 
-    /// Sets the reason in an entry if its setup is not possible.
+    /// Stores the reason in an entry if its setup is not possible.
     pub(super) fn set_absence(&self, setup: Setup, entry: Option<&mut Entry>) {
         let Some(entry) = entry else { return };
         match setup {
@@ -214,7 +214,7 @@ impl Setups {
         Ok(Run { batches, account })
     }
 
-    /// Sets the window and the libraries of a program in a setup.
+    /// Sets the window and the libraries of a program for a setup.
     fn set_environment(
         &self,
         command: &mut Command,
@@ -232,7 +232,7 @@ impl Setups {
     }
 
     /// Returns the command of an installed program: alone, with a library that only interposes, or
-    /// with the helper without a session.
+    /// with the helper but without a session.
     pub(super) fn installed_command(
         &self,
         workspace: &Workspace,
@@ -244,7 +244,7 @@ impl Setups {
         Ok(command)
     }
 
-    /// Records it once: how often it calls the allocator.
+    /// Records an installed program once; returns the number of its allocator calls.
     pub(super) fn count_calls(
         &self,
         workspace: &Workspace,
@@ -272,8 +272,8 @@ impl Setups {
         command
     }
 
-    /// Returns the folder of a window that only the bench uses; without a session, of one that
-    /// never had a session.
+    /// Returns the folder of a window that only the bench uses. For a setup without a session, this
+    /// window never had a session.
     fn window_dir(workspace: &Workspace, setup: Setup) -> Result<PathBuf> {
         if setup == Setup::Recorded {
             return Ok(workspace.window_dir().to_owned());
@@ -291,8 +291,8 @@ impl Setups {
     }
 }
 
-/// Returns the account of a recording by its summary. There must be one event for each of these
-/// calls, and some more, from the program's start and end.
+/// Returns the account of a recording from its summary. There must be an event for each of `calls`
+/// calls, and some more from the program's start and end.
 fn read_account(trace: &Path, calls: u64) -> Result<Account> {
     account_of_summary(&read_summary(trace)?, calls)
 }
@@ -314,7 +314,7 @@ fn account_of_summary(summary: &RecorderSummary, calls: u64) -> Result<Account> 
     })
 }
 
-/// Returns the helper and the library, if they are here.
+/// Returns the paths of the helper and the library, if both exist.
 fn find_helper_and_library(tools: &BuildTools) -> Option<[PathBuf; 2]> {
     Some([command_tracer::find_preload_helper(tools)?, tools.library.clone()?])
 }

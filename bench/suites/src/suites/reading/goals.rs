@@ -1,4 +1,5 @@
-//! The reader's goals, judged by the measured figures. Reported, never asserted.
+//! The reader's goals, judged by the measured figures. The bench reports goals and never asserts
+//! them.
 
 use trackway_bench_engine::ratios::{
     FigureFormat, FiguresByRound, bar_all_at_most, bar_at_least, bar_at_most,
@@ -8,16 +9,16 @@ use trackway_bench_engine::results::{Bar, SuiteRows};
 use super::works::{Size, Tool, TraceKind, Work};
 use super::{EVENTS_M, PEAK_MIB, first_line_case, speed_case};
 
-/// Number of times that the reader must be faster than babeltrace2.
+/// Least ratio of babeltrace2's time to the reader's time.
 const SPEED_RATIO_MIN: f64 = 10.0;
-/// Most that the first line may take, in ms.
+/// Longest time to the first line, in ms.
 const FIRST_LINE_MS: f64 = 100.0;
 /// Additional MiB that a trace with four million more events may need: the part of the reader's
-/// buffers that the smaller one does not fill. A reader that kept a byte of each event would need
-/// more.
+/// buffers that the smaller trace does not fill. A reader that kept one byte for each event would
+/// need more.
 const GROWTH_MIB: f64 = 4.0;
 
-/// Returns all bars.
+/// Returns all goals of the reader.
 pub(crate) fn judge_goals(suite: &SuiteRows) -> Vec<Bar> {
     let kinds = TraceKind::ALL.into_iter();
     let has_row = |kind: &TraceKind| {
@@ -40,8 +41,8 @@ pub(crate) fn judge_goals(suite: &SuiteRows) -> Vec<Bar> {
     bars
 }
 
-/// Judges the speed on the large trace; if the other reader does not read it, its speed on the
-/// small one counts.
+/// Judges the speed on the large trace, or on the small trace if the other reader does not read the
+/// large one.
 fn judge_speed(
     suite: &SuiteRows,
     kind: TraceKind,

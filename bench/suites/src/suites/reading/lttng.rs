@@ -1,4 +1,5 @@
-//! LTTng's trace: recorded, not generated, so that it is the trace that its users have.
+//! LTTng's trace, which is recorded and not generated, so that it equals the traces of LTTng's
+//! users.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use super::traces::TraceFolder;
 use crate::trace_check;
 use crate::tracers::Lttng;
 
-/// Checks that LTTng can record the trace here; else returns the reason.
+/// Checks that LTTng can record the trace on this machine; otherwise returns the reason.
 pub(super) fn check_availability(workspace: &Workspace) -> std::result::Result<(), String> {
     match Lttng::with_own_daemon().availability(workspace) {
         Availability::Ready => Ok(()),
@@ -18,7 +19,7 @@ pub(super) fn check_availability(workspace: &Workspace) -> std::result::Result<(
     }
 }
 
-/// Records a number of events by `recorder`, which is set up first if necessary.
+/// Records a number of events by `recorder`, which is set up first if it is `None`.
 pub(super) fn record_trace(
     recorder: &mut Option<Lttng>,
     workspace: &Workspace,

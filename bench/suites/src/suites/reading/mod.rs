@@ -6,8 +6,9 @@
 //! goals   goals for the reader
 //! ```
 //!
-//! Main invariant: all readers do the same work, and the suite proves it: their texts of a trace
-//! are equal to the byte, and their counts are right, before their times are compared.
+//! Main invariant: all readers do the same work, and the suite proves it. Before their times are
+//! compared, the readers' texts of a trace must be equal byte by byte, and their counts must be
+//! right.
 
 mod goals;
 mod lttng;
@@ -29,10 +30,10 @@ use crate::tracers::Lttng;
 use traces::TraceFolder;
 use works::{BABELTRACE2, Size, Tool, TraceKind, Work};
 
-/// Events of a small trace: some seconds of babeltrace2.
+/// Events of a small trace, which babeltrace2 reads in some seconds.
 const EVENTS: u64 = 1_000_000;
 const EVENTS_QUICK: u64 = 200_000;
-/// Ratio of events between a large trace and a small one: the bars use about 22 million events, of
+/// Ratio of events between a large trace and a small one. The goals use about 22 million events of
 /// one kind of trace; the other large traces show that memory does not grow.
 const LARGE_RATIO: u64 = 5;
 const LARGER_NUMBERS: u64 = 22;
@@ -43,7 +44,7 @@ const MIB: f64 = 1_048_576.0;
 const PEAK_MIB: &str = "most memory, MiB";
 const BUSY_CPUS: &str = "CPUs busy";
 const TRACE_MIB: &str = "trace, MiB";
-/// Millions of events in the trace.
+/// Key of the extra figure for millions of events in the trace.
 const EVENTS_M: &str = "events, M";
 
 /// The measurement of a row.
@@ -52,11 +53,11 @@ struct ReadingRow {
     tool: Tool,
     kind: TraceKind,
     size: Size,
-    /// `None`: its first line.
+    /// The work of the row; `None` for the first line of text.
     work: Option<Work>,
 }
 
-/// Events a second.
+/// Returns the case of events per second.
 fn speed_case(kind: TraceKind, work: Work, size: Size) -> String {
     format!("{}: {}{}", kind.words(), work.words(), size.words())
 }
@@ -74,8 +75,8 @@ impl ReadingRow {
         }
     }
 
-    /// Returns the turn of the row's baseline: the other reader of the same trace; for a large
-    /// trace, the same reader of the small one.
+    /// Returns the row's baseline: the other reader of the same trace; for a large trace, the same
+    /// reader of the small trace.
     fn baseline(self) -> Option<Self> {
         match (self.tool, self.size) {
             (Tool::Babeltrace2, _) => None,
@@ -85,11 +86,11 @@ impl ReadingRow {
     }
 }
 
-/// A trace of a kind in both sizes, or why there is none.
+/// A trace of a kind in both sizes, or the reason for its absence.
 struct TracePair {
     kind: TraceKind,
     made: std::result::Result<[TraceFolder; 2], MissingTrace>,
-    /// Wrong outputs: the tool, its work, and the fault.
+    /// Wrong outputs: the tool, the work, and the fault.
     wrong: Vec<(Tool, Work, String)>,
 }
 
@@ -99,7 +100,7 @@ enum MissingTrace {
     Failed(String),
 }
 
-/// The suite.
+/// The suite `reading`.
 #[derive(Default)]
 pub(crate) struct Reading {
     recorder: Option<Lttng>,
@@ -184,7 +185,7 @@ impl Suite for Reading {
 }
 
 impl Reading {
-    /// Returns the selected tools; always the other reader, which is the baseline.
+    /// Returns the selected tools, and always babeltrace2, which is the baseline.
     fn tools(&self, settings: &Settings) -> Vec<Tool> {
         let is_in = |tool: &Tool| match tool {
             Tool::Babeltrace2 => true,
@@ -215,7 +216,7 @@ impl Reading {
             };
             self.traces.push(TracePair { kind, made, wrong: Vec::new() });
         }
-        // Its daemon must not share the CPUs with readers.
+        // The recorder's daemon must not use the CPUs while readers run.
         if let Some(mut recorder) = self.recorder.take() {
             recorder.tear_down();
         }
@@ -268,7 +269,7 @@ impl Reading {
         entry
     }
 
-    /// Adds the control: the first row a second time.
+    /// Adds the control, which repeats the first row.
     fn add_control(&mut self, entries: &mut Vec<Entry>) {
         let first = entries.iter().position(|entry| entry.tracer != BABELTRACE2);
         let Some(first) = first.filter(|&first| entries[first].can_be_measured()) else { return };
@@ -279,7 +280,7 @@ impl Reading {
     }
 }
 
-/// Events of both traces of a kind.
+/// Returns the numbers of events of the small and the large trace of a kind.
 const fn event_counts(kind: TraceKind, quick: bool) -> [u64; 2] {
     match (quick, kind) {
         (true, _) => [EVENTS_QUICK, LARGE_RATIO * EVENTS_QUICK],
@@ -288,12 +289,12 @@ const fn event_counts(kind: TraceKind, quick: bool) -> [u64; 2] {
     }
 }
 
-/// Returns true if these are the same program.
+/// Returns true if both tools are the same program.
 fn is_same_program(one: Tool, other: Tool) -> bool {
     (one == Tool::Babeltrace2) == (other == Tool::Babeltrace2)
 }
 
-/// Returns the reason if a reader is not available.
+/// Returns the reason if a reader is not available on this machine.
 fn tool_absence(tool: Tool) -> Option<String> {
     let is_missing = tool == Tool::Babeltrace2 && !has(BABELTRACE2);
     is_missing.then(|| "babeltrace2 is not installed".to_owned())
@@ -325,7 +326,7 @@ impl TracePair {
             let mut said = Vec::new();
             let count = tool.command(Work::Count, context.workspace, &small.path);
             let counted = process_run::run_and_hash_output(count, tool.name(), |piece| {
-                // Longer output is no count.
+                // A count is never longer: additional output is dropped.
                 let room = COUNT_OUTPUT_BYTES_MAX.saturating_sub(said.len());
                 said.extend_from_slice(&piece[..piece.len().min(room)]);
             });
@@ -347,7 +348,7 @@ impl TracePair {
 /// Most bytes of a reader's output that are kept for a count.
 const COUNT_OUTPUT_BYTES_MAX: usize = 1 << 20;
 
-/// Keeps an error for the report; only an interruption is returned.
+/// Stores an error for the report; only an interruption is returned.
 fn keep_error(
     wrong: &mut Vec<(Tool, Work, String)>,
     tool: Tool,
@@ -364,7 +365,7 @@ fn keep_error(
     }
 }
 
-/// Checks that a text equals the first one, and has a line for each event.
+/// Checks that a text equals the first text of the trace, and has a line for each event.
 fn check_same_text(
     tool: Tool,
     text: OutputSummary,
@@ -378,7 +379,7 @@ fn check_same_text(
     Err(Error::output(tool.name(), message))
 }
 
-/// Returns all turns of these readers.
+/// Returns all rows of these readers.
 fn list_rows(tools: &[Tool]) -> Vec<ReadingRow> {
     let mut all = Vec::new();
     for kind in TraceKind::ALL {
@@ -386,7 +387,7 @@ fn list_rows(tools: &[Tool]) -> Vec<ReadingRow> {
             let turn = |&tool| ReadingRow { tool, kind, size: Size::Small, work: Some(work) };
             all.extend(tools.iter().map(turn));
         }
-        // The other reader takes half a minute for the text of 22 million events: it decodes them.
+        // babeltrace2 takes half a minute for the text of 22 million events: it only decodes them.
         if kind == TraceKind::Numbers && tools.contains(&Tool::Babeltrace2) {
             let (tool, work) = (Tool::Babeltrace2, Some(Work::Decode));
             all.push(ReadingRow { tool, kind, size: Size::Large, work });

@@ -1,8 +1,8 @@
-//! Traces in the format of `trackway record`, generated without recording: the same in every run,
-//! on every machine, and quickly.
+//! Traces in the format of `trackway record`, generated quickly without recording, and equal in
+//! every run and on every machine.
 //!
-//! The streams of four CPUs whose events alternate as those of busy threads do, in packets of 64
-//! KiB (the recorder's default sub-buffer), each event with the thread's id as its context.
+//! A trace has streams of four CPUs, whose events alternate like those of busy threads, in packets
+//! of 64 KiB (the recorder's default sub-buffer). Each event has the thread's id as its context.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -22,19 +22,19 @@ use trackway_schema::{EventDescription, Field, FieldKind, Scalar};
 
 use super::works::TraceKind;
 
-/// Streams of a trace.
+/// Number of streams of a trace.
 const CPUS: u64 = 4;
 /// Size of a packet, in bytes.
 const PACKET_BYTES: usize = 64 << 10;
 /// Mean time between the events of one CPU, in ns.
 const STEP_NS: u64 = 400;
-/// When a trace begins, on its clock, in ns.
+/// Begin of a trace, in ns on its clock.
 const BEGIN_NS: u64 = 3_600_000_000_000;
-/// Offset of the clock's zero to 1970, in ns: the traces are of 2026.
+/// Offset from 1970 to the zero of the clock, in ns: the traces are dated 2026.
 const CLOCK_OFFSET_NS: i64 = 1_795_228_670_847_582_868;
-/// Identity of the traces.
+/// UUID of the traces.
 const UUID: [u8; 16] = *b"trackway reading";
-/// Most bytes that an event has, in any of the traces.
+/// Most bytes of an event in any of the traces.
 const EVENT_BYTES_MAX: u64 = 64;
 
 /// A trace on the disk.
@@ -42,11 +42,11 @@ const EVENT_BYTES_MAX: u64 = 64;
 pub(super) struct TraceFolder {
     pub(super) path: PathBuf,
     pub(super) events: u64,
-    /// Bytes of its streams.
+    /// Bytes of the trace's streams.
     pub(super) bytes: u64,
 }
 
-/// Fails unless there is space for these numbers of events of each kind.
+/// Fails unless there is disk space for these numbers of events of each kind.
 pub(super) fn check_space(workspace: &Workspace, wanted: &[(TraceKind, u64)]) -> Result<()> {
     let folder = workspace.path("");
     let free = free_bytes(&folder)?;
@@ -136,7 +136,7 @@ fn build_metadata(kind: TraceKind) -> String {
     text
 }
 
-/// Makes an event with these numbers, and then these strings.
+/// Describes an event with these integer fields, followed by these string fields.
 fn event_description(name: &str, numbers: &[(&str, Scalar)], strings: &[&str]) -> EventDescription {
     let numbers = numbers.iter().map(|&(name, scalar)| (name, FieldKind::Scalar(scalar)));
     let strings = strings.iter().map(|&name| (name, FieldKind::Str));
@@ -151,7 +151,7 @@ fn event_description(name: &str, numbers: &[(&str, Scalar)], strings: &[&str]) -
     }
 }
 
-/// One CPU's stream while it is written.
+/// One CPU's stream during generation.
 struct Stream {
     kind: TraceKind,
     fields: PacketFields,
@@ -174,8 +174,8 @@ impl Stream {
         }
     }
 
-    /// Writes events to the file `path`, and flushes it to the disk, so that no write-back disturbs
-    /// the readers; returns the number of bytes.
+    /// Writes events to the file `path`, and flushes the file to the disk, so that no write-back
+    /// disturbs the readers. Returns the number of bytes.
     fn write(mut self, path: &Path, events: u64) -> Result<u64> {
         let failed = || format!("cannot write {path:?}");
         let mut file = File::create(path).map_err(Error::io(failed()))?;
@@ -185,7 +185,7 @@ impl Stream {
         for _ in 0..events {
             self.next_event(&mut event);
             if self.packet.len() + event.len() > PACKET_BYTES {
-                // The event that did not fit is the next packet's first.
+                // The event that did not fit begins the next packet.
                 bytes += self.end();
                 file.write_all(&self.packet).map_err(Error::io(failed()))?;
                 self.begin();
@@ -208,7 +208,7 @@ impl Stream {
         self.fields.timestamp_begin = self.fields.timestamp_end.max(BEGIN_NS);
     }
 
-    /// Fills in the packet's header, and pads it.
+    /// Fills in the packet's header, and pads the packet.
     fn end(&mut self) -> u64 {
         self.fields.timestamp_end = self.time_ns.max(self.fields.timestamp_begin);
         self.fields.content_bytes = self.packet.len() as u64;
@@ -219,7 +219,7 @@ impl Stream {
         self.fields.packet_bytes
     }
 
-    /// Makes the next event: header, thread, payload.
+    /// Generates the next event: header, thread, payload.
     fn next_event(&mut self, event: &mut Vec<u8>) {
         self.time_ns += 1 + self.random.less_than(2 * STEP_NS);
         self.number = self.number.wrapping_add(1);
@@ -228,7 +228,7 @@ impl Stream {
             TraceKind::Strings => [id::NUMBER, id::REQUEST, id::MESSAGE][self.random.index(3)],
             TraceKind::Numbers | TraceKind::Lttng => id::NUMBER,
         };
-        // 27 bits of time above 5 of the id.
+        // The header has 27 bits of time above 5 bits of the id.
         let header = (self.time_ns as u32) << 5 | id;
         event.extend(header.to_le_bytes());
         event.extend((1000 + self.fields.cpu_id).to_le_bytes());
@@ -250,10 +250,10 @@ impl Stream {
     }
 }
 
-/// Paths of requests.
+/// Paths in the events of requests.
 const PATHS: [&[u8]; 4] =
     [b"/", b"/index.html", b"/static/images/logo.png", b"/api/v2/orders/31415/items"];
-/// Messages: short, long, and with characters that need escapes.
+/// Texts of the messages: short, long, and with characters that need escapes.
 const TEXTS: [&[u8]; 4] = [
     b"connected",
     b"cache miss: key 'user' not there",
@@ -261,7 +261,7 @@ const TEXTS: [&[u8]; 4] = [
     b"retry",
 ];
 
-/// Xorshift (Marsaglia 2003): small, and the same on every machine.
+/// Xorshift (Marsaglia 2003): small, and equal on every machine.
 struct Random(u64);
 
 impl Random {
@@ -291,7 +291,7 @@ mod tests {
                 std::process::id(),
                 kind.name()
             ));
-            // More than a packet in each stream.
+            // The number of events fills more than one packet in each stream.
             let made = write_trace(&folder, kind, 40_003).expect("a trace");
             let trace = Trace::parse(&fs::read(folder.join("metadata")).expect("metadata"));
             let streams: Vec<Vec<u8>> = (0..CPUS)
@@ -303,7 +303,7 @@ mod tests {
             assert_eq!((events.len(), is_whole), (40_003, true));
             assert_eq!(made.bytes, streams.iter().map(|stream| stream.len() as u64).sum::<u64>());
             assert!(made.bytes > CPUS * PACKET_BYTES as u64);
-            // Not one stream after another, or there would be nothing to merge.
+            // Events of the streams alternate; otherwise readers would have nothing to merge.
             let changes = events.windows(2).filter(|pair| pair[0].stream != pair[1].stream);
             assert!(changes.count() > 20_000);
             let times = [events.first(), events.last()].map(|event| event.and_then(|e| e.time));

@@ -6,7 +6,7 @@ use std::process::Command;
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::workspace::Workspace;
 
-/// Name of the other reader's program.
+/// Name of the compared reader's program.
 pub(super) const BABELTRACE2: &str = "babeltrace2";
 
 /// A program that reads traces.
@@ -14,18 +14,18 @@ pub(super) const BABELTRACE2: &str = "babeltrace2";
 pub(super) enum Tool {
     /// `trackway print`, with all CPUs.
     Trackway,
-    /// The same with one.
+    /// `trackway print` on one CPU.
     OneCpu,
-    /// The reference implementation. It has one thread, and may use all CPUs.
+    /// babeltrace2, the reference implementation. It has one thread, and may use all CPUs.
     Babeltrace2,
 }
 
 /// The work of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
-    /// All events as lines of text.
+    /// Prints all events as lines of text.
     Text,
-    /// All fields of all events decoded, in the order of time, and no text.
+    /// Decodes all fields of all events, in the order of time, without text.
     Decode,
     /// Counts the events.
     Count,
@@ -34,9 +34,9 @@ pub(super) enum Work {
 /// The writer of traces, and the kind of their events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TraceKind {
-    /// Written like Trackway's: one `u32` and the thread's id.
+    /// Generated in Trackway's format: one `u32` and the thread's id.
     Numbers,
-    /// Written like Trackway's: numbers, requests with a path, messages.
+    /// Generated in Trackway's format: numbers, requests with a path, messages.
     Strings,
     /// Recorded by LTTng-UST: one `u32` and the thread's id.
     Lttng,
@@ -53,10 +53,10 @@ pub(super) enum Size {
 }
 
 impl TraceKind {
-    /// All of them.
+    /// All kinds of traces.
     pub(super) const ALL: [Self; 3] = [Self::Numbers, Self::Strings, Self::Lttng];
 
-    /// Returns its name in names of files.
+    /// Returns the name of the kind in file names.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Numbers => "numbers",
@@ -65,7 +65,7 @@ impl TraceKind {
         }
     }
 
-    /// Returns the description in words.
+    /// Returns the description of the kind in words.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Numbers => "Trackway's, u32",
@@ -76,10 +76,10 @@ impl TraceKind {
 }
 
 impl Size {
-    /// Both.
+    /// Both sizes.
     pub(super) const ALL: [Self; 2] = [Self::Small, Self::Large];
 
-    /// Returns the suffix of a case.
+    /// Returns the suffix of a case for the size.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Small => "",
@@ -89,10 +89,10 @@ impl Size {
 }
 
 impl Work {
-    /// All of them.
+    /// All kinds of work.
     pub(super) const ALL: [Self; 3] = [Self::Text, Self::Decode, Self::Count];
 
-    /// Returns the description in words.
+    /// Returns the description of the work in words.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -103,10 +103,10 @@ impl Work {
 }
 
 impl Tool {
-    /// All of them.
+    /// All tools.
     pub(super) const ALL: [Self; 3] = [Self::Trackway, Self::OneCpu, Self::Babeltrace2];
 
-    /// Returns its row.
+    /// Returns the name of the tool's row.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Trackway => "trackway",
@@ -115,12 +115,13 @@ impl Tool {
         }
     }
 
-    /// Returns the command line for this work on `folder`, the program first.
+    /// Returns the command for this work on `folder`, word by word, with the program first.
     pub(super) fn words(self, work: Work, folder: &str) -> Vec<String> {
         let options: &[&str] = match (self, work) {
             (Self::Babeltrace2, Work::Text) => &[BABELTRACE2],
             (Self::Babeltrace2, Work::Decode) => &[BABELTRACE2, "--output-format=dummy"],
-            // The count comes last, once. The sign distinguishes it from other numbers.
+            // babeltrace2 prints the count once, at the end. The sign distinguishes this number
+            // from others.
             (Self::Babeltrace2, Work::Count) => {
                 &[BABELTRACE2, "--component=sink.utils.counter", "--params=step=+0"]
             }
@@ -152,7 +153,7 @@ impl Tool {
                     |line: &str| line.trim().strip_suffix(" Event messages").map(str::to_owned);
                 output.lines().rev().find_map(of_line)
             }
-            // `1 trace, 4 streams, 12.5 MiB; 1,234 events`, of 1: `1 event`
+            // `1 trace, 4 streams, 12.5 MiB; 1,234 events`; for a single event: `1 event`
             Self::Trackway | Self::OneCpu => {
                 let head = output.lines().next().unwrap_or_default();
                 let events = head.rsplit_once("; ").map(|halves| halves.1);

@@ -1,8 +1,8 @@
-//! The duration of a traced system call in each of several threads, on a CPU each: where kernel
-//! tracers share a lock, or a counter of all CPUs, it grows with the number of threads.
+//! The duration of a traced system call in several threads, each on a separate CPU. If a kernel
+//! tracer has a lock or a counter for all CPUs, the duration grows with the number of threads.
 //!
-//! Main invariant: a run's events fit in the buffers, so that no recorder drains them meanwhile on
-//! a thread's CPU; and all of them must be there.
+//! Main invariant: a run's events fit in the buffers, so that no recorder drains the buffers during
+//! the run on a thread's CPU; the trace must contain all events.
 
 use trackway_bench_engine::case::BatchPlan;
 use trackway_bench_engine::error::{Error, Result};
@@ -17,17 +17,18 @@ use crate::tracers::kernel::{
     EventStorage, Job, KernelEvents, KernelTracer, KernelTracers, TracedRun, Work,
 };
 
-/// The traced call.
+/// Name of the traced system call.
 const CALL: &str = "getppid";
-/// Batches of a thread, and calls of each. Their events, two of a call, fill less than half of a
-/// CPU's buffer of any tracer: perf's take most, 88 bytes each, and it is woken at the half.
+/// Batches of a thread, and calls of each batch. Each call has two events, which fill less than
+/// half of a CPU's buffer of any tracer. perf's events are the largest, with 88 bytes each, and
+/// perf wakes when half of the buffer is full.
 const PLAN: BatchPlan = BatchPlan { warm_up: 10, batches: 40 };
 const CALLS: u32 = 400;
 
-/// Key of the extra figure: the added cost of a call, relative to that of one thread alone.
+/// Key of the extra figure: the added cost of a call, relative to the added cost with one thread.
 const OF_ONE: &str = "added, in terms of one thread";
 
-/// All tracers, the untraced calls first: they are the baseline.
+/// All tracers; the untraced calls come first, because they are the baseline.
 const TRACERS: [KernelTracer; 11] = [
     KernelTracer::Untraced,
     KernelTracer::Trackway,
@@ -42,17 +43,17 @@ const TRACERS: [KernelTracer; 11] = [
     KernelTracer::Systemtap,
 ];
 
-/// Seconds that it takes about.
+/// Returns the approximate duration of the kernel rows, in seconds.
 pub(super) const fn estimate_seconds(settings: &Settings) -> f64 {
     if settings.quick { 8.0 } else { 60.0 }
 }
 
-/// Names of the tracers.
+/// Returns the names of the tracers.
 pub(super) fn tracer_names() -> impl Iterator<Item = &'static str> {
     TRACERS.into_iter().map(KernelTracer::name)
 }
 
-/// The rows of the kernel.
+/// The rows of system calls.
 #[derive(Debug, Default)]
 pub(super) struct KernelRows {
     tracers: Option<KernelTracers>,
@@ -60,8 +61,8 @@ pub(super) struct KernelRows {
 }
 
 impl KernelRows {
-    /// Returns its rows, if any of its tracers is selected; `first` is the number of rows before
-    /// them.
+    /// Returns the kernel rows, if any of their tracers is selected; `first` is the number of rows
+    /// before them.
     pub(super) fn enter(&mut self, context: &SuiteContext<'_>, first: usize) -> Result<Vec<Entry>> {
         if !tracer_names().any(|name| context.settings.wants(name)) {
             return Ok(Vec::new());
@@ -74,7 +75,7 @@ impl KernelRows {
         for tracer in TRACERS.into_iter().filter(is_in) {
             context.progress.show_step(&format!("setting up {}", tracer.name()));
             let absent = tracers.absence(context.workspace, tracer);
-            // The untraced come first, in the same order.
+            // The untraced rows come first, in the same order.
             for (at, threads) in thread_counts(context.cpus).enumerate() {
                 let baseline = (tracer != KernelTracer::Untraced).then_some(first + at);
                 entries.push(Entry {
@@ -113,7 +114,7 @@ impl KernelRows {
     }
 }
 
-/// Returns numbers of calling threads for a number of CPUs: each thread has its own.
+/// Returns numbers of calling threads, up to one for each CPU.
 fn thread_counts(cpus: usize) -> impl Iterator<Item = u32> {
     let doubled = std::iter::successors(Some(1_u32), |threads| threads.checked_mul(2));
     doubled.take_while(move |&threads| threads as usize <= cpus.max(1))
@@ -139,7 +140,7 @@ fn case_name(threads: u32) -> String {
 
 /// Parses the result of a run of `threads` threads.
 fn sample_of_run(ran: &TracedRun, threads: u32) -> Result<Sample> {
-    // bpftrace prints other lines in between.
+    // bpftrace prints other lines between the batches.
     let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("batch ")).collect();
     let batches = workload::parse_batches(&lines.join("\n"))?;
     let calls = u64::from((PLAN.warm_up + PLAN.batches) * CALLS);
@@ -148,7 +149,8 @@ fn sample_of_run(ran: &TracedRun, threads: u32) -> Result<Sample> {
         let message = format!("{threads} threads are to make {calls} calls each, not {called:?}");
         return Err(Error::output("workload", message));
     }
-    // The mean, as in the survey: CPUs may differ, and a median over all batches would mix them.
+    // The figure is a mean over the threads, as in the survey: CPUs may differ, and a median over
+    // all batches would mix them.
     let of_thread = |thread| {
         let its: Vec<Batch> = batches.iter().filter(|one| one.thread == thread).copied().collect();
         workload::median_event_ns(&its, PLAN.warm_up)
@@ -160,7 +162,7 @@ fn sample_of_run(ran: &TracedRun, threads: u32) -> Result<Sample> {
     Ok(Sample { figure, account, ..sample_of_batches(&batches, &PLAN)? })
 }
 
-/// Adds to each row of several threads how much more is added there than in one.
+/// Adds to each row the ratio of the added cost with several threads to the added cost with one.
 pub(super) fn add_thread_ratios(rows: &mut SuiteRows) {
     let ratio = |row: &Row| {
         let is_its = row.unit == Unit::NsPerCall && row.x.is_some_and(|threads| threads > 1.0);
@@ -187,10 +189,10 @@ mod tests {
         assert_eq!([of(1), of(2), of(6)], [vec![1], vec![1, 2], vec![1, 2, 4]]);
     }
 
-    /// Returns a run as the workload reports it, with the tracer's events.
+    /// Returns a run in the format of the workload's report, with the tracer's events.
     fn make_run(threads: u32, batches: u32, events: u64) -> TracedRun {
         let line = |thread: u32, number: u32| {
-            // Warm-up batches take longer, and so does an interrupted one.
+            // Warm-up batches take longer, and so do interrupted batches.
             let ns = match number {
                 ..10 => 9000,
                 20 => 70_000,
@@ -215,14 +217,14 @@ mod tests {
         let batches = PLAN.warm_up + PLAN.batches;
         let emitted = 2 * 3 * u64::from(batches * CALLS);
         let found = sample_of_run(&make_run(3, batches, emitted), 3).expect("all are there");
-        // The mean of the threads' medians.
+        // The figure is the mean of the threads' medians.
         assert_eq!(found.figure, 160.0);
         let account = found.account.expect("an account");
         assert!(account.is_complete() && account.recorded == emitted, "{account:?}");
-        // An event that is missing and not reported as lost.
+        // One event is missing, and not reported as lost.
         let less = sample_of_run(&make_run(3, batches, emitted - 1), 3).expect("figures");
         assert!(!less.account.expect("an account").is_complete());
-        // Untraced, there is none.
+        // An untraced run has no account.
         let untraced = TracedRun { found: None, ..make_run(1, batches, 0) };
         assert_eq!(sample_of_run(&untraced, 1).expect("figures").account, None);
     }

@@ -2,8 +2,8 @@
 //! a system call.
 //!
 //! ```text
-//! events::which   the program's: figures in ns of an event
-//! kernel          a system call: ns of a call
+//! events::which   user events: figures in ns per event
+//! kernel          system call events: figures in ns per call
 //! ```
 
 mod kernel;
@@ -16,10 +16,10 @@ use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 use crate::suites::events::Events;
 use kernel::KernelRows;
 
-/// The suite.
+/// The suite `scaling`.
 pub(crate) struct Scaling {
     user: Events,
-    /// Number of rows of user space; those of the kernel follow.
+    /// Number of rows of user events; the kernel rows follow.
     of_user: usize,
     kernel: KernelRows,
 }

@@ -13,23 +13,23 @@ use super::{OURS, THEIRS};
 
 /// Numbers of sessions for Trackway; a window has room for 32.
 pub(super) const TRACKWAY_SESSION_COUNTS: [u32; 4] = [1, 2, 4, 32];
-/// The same for LTTng's.
+/// Numbers of sessions for LTTng.
 pub(super) const LTTNG_SESSION_COUNTS: [u32; 3] = [1, 2, 4];
-/// Events of a batch that one session records. With more sessions there are fewer, so that a batch
-/// takes as long, a fraction of a millisecond, and most are not interrupted; but not too few.
+/// Events of a batch that one session records. With more sessions, batches have fewer events, so
+/// that each takes a fraction of a millisecond, and most are not interrupted; but not too few.
 const BATCH_EVENTS: u64 = 10_000;
 const BATCH_EVENTS_MIN: u64 = 1000;
-/// Events that go round a ring.
+/// Number of events that fill a ring once.
 const ROUND_EVENTS: u64 = 200_000;
-/// Events of a batch while they are off, and batches that do not count.
+/// Events of a batch with a disabled event, and number of warm-up batches.
 const OFF_EVENTS: u64 = 400_000;
 const OFF_WARM_UP: u32 = 1;
-/// Bursts to a folder that do not count.
+/// Number of warm-up bursts that are recorded to a folder.
 const DISK_WARM_UP: u32 = 10;
-/// Time from one burst to the next where a recorder drains, in µs: time enough for 32 recorders.
+/// Time from one burst to the next while a recorder drains, in µs: long enough for 32 recorders.
 const PERIOD_US: u64 = 50_000;
 
-/// Keys of rows' extra figures that need several rows.
+/// Keys of extra figures that are computed from several rows.
 const EACH_FURTHER: &str = "each further session, ns";
 const RATIO_TO_ONE_SESSION: &str = "in terms of 1 session";
 
@@ -39,7 +39,7 @@ pub(super) fn case_name(kind: SessionKind, sessions: u32) -> String {
     format!("{sessions} session{plural}, {}", kind.words())
 }
 
-/// Batches that count.
+/// Returns the number of counted batches.
 const fn counted_batches(settings: &Settings, kind: SessionKind) -> u32 {
     match (kind, settings.quick) {
         (SessionKind::Flight, true) => 20,
@@ -49,7 +49,7 @@ const fn counted_batches(settings: &Settings, kind: SessionKind) -> u32 {
     }
 }
 
-/// Measures an event that is off.
+/// Measures a disabled event.
 pub(super) fn measure_disabled_event(
     host: &dyn SessionHost,
     settings: &Settings,
@@ -60,8 +60,8 @@ pub(super) fn measure_disabled_event(
     sample_of_batches(&run_batches(command)?, OFF_WARM_UP)
 }
 
-/// Measures an event in several sessions: they are made, events are emitted, and each session's
-/// trace is searched for all of them.
+/// Measures an event in several sessions: creates the sessions, emits events, and searches each
+/// session's trace for all of the events.
 pub(super) fn measure_recorded_event(
     host: &dyn SessionHost,
     settings: &Settings,
@@ -104,13 +104,13 @@ fn sample_of_batches(batches: &[Batch], warm_up: u32) -> Result<Sample> {
     Ok(Sample { figure, ..Sample::default() })
 }
 
-/// Events of a batch.
+/// Returns the number of events of a batch.
 fn events_per_batch(sessions: u32) -> u64 {
     (BATCH_EVENTS / u64::from(sessions)).max(BATCH_EVENTS_MIN)
 }
 
-/// Returns the batches that do not count: until rings that are overwritten have come round, and the
-/// other rings have been written to.
+/// Returns the number of warm-up batches: until rings that are overwritten are full, and the other
+/// rings have been written to.
 fn warm_up_batches(kind: SessionKind, sessions: u32) -> u32 {
     match kind {
         SessionKind::Flight => ROUND_EVENTS.div_ceil(events_per_batch(sessions)) as u32,
@@ -118,7 +118,7 @@ fn warm_up_batches(kind: SessionKind, sessions: u32) -> u32 {
     }
 }
 
-/// Adds the cost of a further session, and each row relative to one session in the same round.
+/// Adds the cost of a further session, and the ratio of each row to one session in the same round.
 pub(super) fn add_relative_costs(suite: &mut SuiteRows) {
     for (tracer, kind) in
         [OURS, THEIRS].iter().flat_map(|one| SessionKind::ALL.map(|kind| (*one, kind)))
@@ -143,14 +143,14 @@ pub(super) fn add_relative_costs(suite: &mut SuiteRows) {
     }
 }
 
-/// Returns figures relative to others of the same round.
+/// Returns the median ratio of figures to baselines of the same round.
 fn median_ratio(figures: &[Option<f64>], baselines: &[Option<f64>]) -> Option<f64> {
     let pairs = figures.iter().zip(baselines);
     let times: Vec<f64> = pairs.filter_map(|(one, other)| Some((*one)? / (*other)?)).collect();
     Spread::of(&times).map(|spread| spread.median)
 }
 
-/// Returns the slope of the line with the least squares of distances; `None` if there is not one.
+/// Returns the slope of the line by least squares; `None` if the points determine no line.
 fn least_squares_slope(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

@@ -1,6 +1,6 @@
-//! Short-lived processes: as many a second as the machine can start, up to a thousand, each with a
-//! few events. None may be missing, and nothing may be left. Programs that are started take most
-//! machines longer than that; children that a program forks do not.
+//! Short-lived processes: as many per second as the machine can start, up to a thousand, each with
+//! a few events. No event may be missing, and no resource may be left. Most machines cannot start a
+//! thousand programs per second, but can fork a thousand children.
 
 use std::process::Command;
 use std::time::Duration;
@@ -18,19 +18,20 @@ use crate::trace_check;
 
 /// Processes started per second.
 const RATE: u64 = 1000;
-/// Events of each.
+/// Number of events of each process.
 const EVENTS: u64 = 5;
-/// Most of them at a time.
+/// Most processes that exist at a time.
 const ALIVE_MAX: u64 = 16;
-/// Time during which processes are started, in seconds, and its part before leftovers are counted.
+/// Time during which processes are started, in seconds, and the time before leftovers are first
+/// counted.
 const SECONDS: u64 = 5;
 const WARM_UP_S: u64 = 1;
-/// Time in which the recorder has visited everything once.
+/// Time in which the recorder visits all of its resources once.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
-/// Time that a run may take in addition, in seconds.
+/// Time limit of a run beyond the planned time, in seconds.
 const SPARE_S: u64 = 60;
 
-/// Key of the extra figure that must be zero.
+/// Keys of extra figures; the number of events not counted must be zero.
 pub(super) const NOT_COUNTED: &str = "greatest number not counted";
 pub(super) const PLACES: &str = "greatest number of places kept";
 pub(super) const DESCRIPTORS: &str = "greatest number of descriptors left";
@@ -39,9 +40,9 @@ pub(super) const LEFT_KIB: &str = "greatest KiB left";
 /// The origin of short-lived processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProcessOrigin {
-    /// Programs that are started.
+    /// Programs that the launcher starts.
     Programs,
-    /// Children of one program.
+    /// Children that one program forks.
     Children,
 }
 
@@ -65,15 +66,16 @@ struct Launched {
 
 /// Resources that ended processes could leave behind.
 struct Leftovers {
-    /// Bytes of the window, and the recorder's private bytes.
+    /// Bytes of the window, plus the recorder's private bytes.
     bytes: u64,
-    /// Descriptors that the recorder has open.
+    /// Number of the recorder's open file descriptors.
     descriptors: u64,
-    /// Places in the table of processes, after it was swept.
+    /// Number of used places in the table of processes, after the table was swept.
     places: u64,
 }
 
-/// Starts processes for some seconds: KiB of the window and the recorder's own afterwards.
+/// Starts processes for some seconds; the figure is the growth of the window and of the recorder's
+/// private memory, in KiB.
 pub(super) fn measure_short_lived_processes(
     sessions: &TrackwaySessions<'_>,
     starts: ProcessOrigin,
@@ -81,7 +83,7 @@ pub(super) fn measure_short_lived_processes(
     sessions.create(SESSION, SessionProperties::of(SessionKind::Disk))?;
     let warm_up = launch_processes(sessions, starts, WARM_UP_S)?;
     let before = measure_leftovers(sessions)?;
-    // Their numbers begin again.
+    // The numbers of the processes begin again.
     let launched = launch_processes(sessions, starts, SECONDS)?;
     let after = measure_leftovers(sessions)?;
     let processes = warm_up.processes + launched.processes;
@@ -91,7 +93,7 @@ pub(super) fn measure_short_lived_processes(
         &trace_check::read_event_numbers(&sessions.trace(SESSION))?,
         &[&warm_up, &launched],
     );
-    // A number that occurs twice does not make up for a missing one.
+    // A number that occurs twice does not compensate for a missing number.
     let recorded = account.recorded.saturating_sub(missing);
     let extra = vec![
         ("processes a second", launched.processes as f64 / (launched.ns as f64 / 1e9)),
@@ -128,7 +130,7 @@ fn launch_processes(
     }
 }
 
-/// Returns the number of the processes' events whose count in the trace is wrong.
+/// Returns the number of event numbers whose count in the trace is wrong.
 fn count_wrong_events(found: &[(u64, u64)], runs: &[&Launched]) -> u64 {
     let most = runs.iter().map(|run| run.processes * EVENTS).max().unwrap_or_default();
     let mut owed = vec![0_i64; most as usize];
@@ -145,7 +147,7 @@ fn count_wrong_events(found: &[(u64, u64)], runs: &[&Launched]) -> u64 {
     owed.iter().map(|owed| owed.unsigned_abs()).sum::<u64>() + strange
 }
 
-/// Counts the resources while nothing runs.
+/// Counts the resources while no process runs.
 fn measure_leftovers(sessions: &TrackwaySessions<'_>) -> Result<Leftovers> {
     std::thread::sleep(SETTLE_TIME);
     let pid = sessions.status(SESSION)?.pid;

@@ -8,13 +8,13 @@ use super::crowd::{DESCRIPTORS, LEFT_KIB, NOT_COUNTED, PLACES, ProcessOrigin};
 use super::host::SessionKind;
 use super::{OURS, THEIRS, Work, cost, live};
 
-/// Memory that may be left after some thousand short-lived processes, in KiB: allocators grow now
-/// and then.
+/// Memory that may remain after some thousand short-lived processes, in KiB: allocators sometimes
+/// grow.
 const LEFT_MOST_KIB: f64 = 256.0;
 /// Longest time until a follower of a session shows an event, in ms.
 const LIVE_MS: f64 = 100.0;
 
-/// Returns the bars.
+/// Returns the goals for sessions.
 pub(crate) fn judge_goals(suite: &SuiteRows) -> Vec<Bar> {
     let of = |tracer: &str, case: &str| FiguresByRound::of(suite.row(tracer, case));
     let less = |what: String, case: &str| {
@@ -45,7 +45,8 @@ pub(crate) fn judge_goals(suite: &SuiteRows) -> Vec<Bar> {
     bars
 }
 
-/// Returns the longest latency of an event to the reader, in ms; infinity if one is out of order.
+/// Returns the longest latency from an event to the reader, in ms; infinity if an event is out of
+/// order.
 fn live_ms(row: &Row) -> Option<f64> {
     match row.extra.get(live::OUT_OF_ORDER)? {
         0.0 => Some(row.tail?.max / 1e3),
@@ -53,12 +54,12 @@ fn live_ms(row: &Row) -> Option<f64> {
     }
 }
 
-/// Judges the leftovers of short-lived processes, for each way in which they begin.
+/// Judges the leftovers of short-lived processes, for each origin of processes.
 fn judge_short_lived_processes(suite: &SuiteRows) -> [Bar; 3] {
     // A failed row gives no figure, even if some of its rounds were good.
     let row = |starts: ProcessOrigin| suite.row(OURS, &Work::Crowd(starts).case());
     let rows = ProcessOrigin::ALL.map(|starts| row(starts).filter(|row| row.spread.is_some()));
-    // The sum of both, if both were measured.
+    // Returns the sum over both origins, if both were measured.
     let sum = |of: &dyn Fn(&Row) -> Option<f64>| rows.iter().map(|row| of((*row)?)).sum();
     let extra = |name: &'static str| move |row: &Row| row.extra.get(name).copied();
     let lost: Option<f64> = sum(&|row| Some(row.lost? as f64));
@@ -66,7 +67,7 @@ fn judge_short_lived_processes(suite: &SuiteRows) -> [Bar; 3] {
     let wrong: Option<f64> = sum(&|row| Some(extra(NOT_COUNTED)(row)? + extra(PLACES)(row)?));
     let (descriptors, kib): (Option<f64>, Option<f64>) =
         (sum(&extra(DESCRIPTORS)), sum(&extra(LEFT_KIB)));
-    // However little memory is left: a descriptor is too much.
+    // A remaining descriptor is too much, however little memory remains.
     let left = descriptors.zip(kib);
     let worst = left.map(|(descriptors, kib)| if descriptors > 0.0 { f64::INFINITY } else { kib });
     [

@@ -1,5 +1,5 @@
-//! Duration of changes that need a grace period: a session's stop, and new buffers for a channel,
-//! while a program emits a million events a second; and the visit to every CPU alone.
+//! Duration of changes that need a grace period, while a program emits a million events per second:
+//! a session's stop, new buffers for a channel, and the visit to every CPU alone.
 
 use std::time::{Duration, Instant};
 
@@ -15,11 +15,11 @@ use super::trackway::TrackwaySessions;
 use super::{TURNS, median_of, sample_of_turns};
 use crate::trace_check;
 
-/// Time to wait before a stopped session counts as silent: some bursts.
+/// Waiting time after which a stopped session counts as silent: the time of some bursts.
 const SILENCE: Duration = Duration::from_millis(5);
 
-/// Measures a session's stops; after each, checks that nothing more is recorded, if the session
-/// reports its count.
+/// Measures the stops of a session. After each stop, checks that no more events are recorded, if
+/// the session reports a count.
 pub(super) fn measure_stops(host: &dyn SessionHost) -> Result<Sample> {
     let created_us = measure_us(|| host.create(SESSION, SessionProperties::of(SessionKind::Disk)))?;
     let (mut stop_us, mut start_us) = (Vec::new(), Vec::new());
@@ -38,8 +38,8 @@ pub(super) fn measure_stops(host: &dyn SessionHost) -> Result<Sample> {
         Ok(())
     })?;
     host.stop(SESSION)?;
-    // Events emitted while it was stopped belong to no session. But the events that it reports as
-    // recorded must be in its trace.
+    // Events emitted while the session was stopped belong to no session. The trace must contain the
+    // events that the session reports as recorded.
     let events = trace_check::count_trace(&host.trace(SESSION))?.unwrap_or_default().events;
     let account = host.end(SESSION, SessionKind::Disk, events)?;
     let account = Account { emitted: account.recorded + account.lost, ..account };
@@ -47,8 +47,8 @@ pub(super) fn measure_stops(host: &dyn SessionHost) -> Result<Sample> {
     Ok(Sample { account: Some(account), extra, ..sample_of_turns(&stop_us)? })
 }
 
-/// Measures changes of the channel's context, which replace its buffers: no event is lost or
-/// doubled.
+/// Measures changes of the channel's context, which replace the channel's buffers; no event may be
+/// lost or doubled.
 pub(super) fn measure_buffer_replacements(sessions: &TrackwaySessions<'_>) -> Result<Sample> {
     measure_during_session(sessions, || {
         let contexts = ["vtid", "none"].into_iter().cycle().take(TURNS as usize);
@@ -56,13 +56,13 @@ pub(super) fn measure_buffer_replacements(sessions: &TrackwaySessions<'_>) -> Re
     })
 }
 
-/// Measures the recorder's method to end all earlier sequences: it runs on every CPU once, here in
-/// the bench's process.
+/// Measures the recorder's method to end all earlier restartable sequences: it runs on every CPU
+/// once, in this case in the bench's process.
 pub(super) fn measure_cpu_visits(sessions: &TrackwaySessions<'_>) -> Result<Sample> {
     measure_during_session(sessions, || (0..TURNS).map(|_| measure_cpu_visit_us()).collect())
 }
 
-/// Measures an action, in µs, while a session records every event of a program.
+/// Measures the duration of an action, in µs, while a session records every event of a program.
 fn measure_during_session(
     host: &dyn SessionHost,
     something: impl FnOnce() -> Result<Vec<f64>>,

@@ -12,34 +12,34 @@ use super::host::{SESSION, SessionHost as _, SessionKind, SessionProperties};
 use super::sample_of_turns;
 use super::trackway::TrackwaySessions;
 
-/// Key of the extra figure for lines whose event is older than that of the line before.
+/// Key of the extra figure for lines whose event is older than the previous line's event.
 pub(super) const OUT_OF_ORDER: &str = "greatest number out of order";
-/// Programs that emit while a session is followed.
+/// Number of programs that emit while a session is followed.
 const PROGRAMS: u64 = 50;
-/// Events of each program, which runs wherever the kernel puts it.
+/// Number of events of each program, which runs on any CPU.
 const EVENTS: u64 = 3;
 /// Pause between two programs. It is no multiple of the recorder's interval, so that programs start
-/// at different times within it.
+/// at different times within the interval.
 const PAUSE: Duration = Duration::from_micros(7300);
-/// Longest time that the follower has, in seconds.
+/// Time limit of the follower, in seconds.
 const LIMIT_S: u64 = 120;
 
-/// A line of the follower.
+/// A line of the follower's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FollowedLine {
-    /// When the event happened, in CLOCK_MONOTONIC ns.
+    /// Time of the event, in CLOCK_MONOTONIC ns.
     event_ns: u64,
-    /// When its line was there.
+    /// Time at which the line was read, in CLOCK_MONOTONIC ns.
     seen_ns: u64,
 }
 
-/// Follows a session while programs emit.
+/// Measures the latency of a follower of a session while programs emit.
 pub(super) fn measure_follow_latency(sessions: &TrackwaySessions<'_>) -> Result<Sample> {
     sessions.create(SESSION, SessionProperties::of(SessionKind::Disk))?;
     let mut command = sessions.command();
     command.args(["print", "--follow", SESSION, "--clock-cycles", "--no-delta"]);
     let mut follower = RunningProgram::start_for(&mut command, "trackway print --follow", LIMIT_S)?;
-    // The time before the follower is ready is not part of its delay.
+    // The time before the follower is ready is not part of its latency.
     let first = run_emitting_program(sessions, 0).and_then(|()| read_line(&mut follower));
     let lines = std::thread::scope(|scope| {
         let emitting = scope.spawn(|| run_emitting_programs(sessions));
@@ -78,7 +78,7 @@ fn run_emitting_program(sessions: &TrackwaySessions<'_>, program: u64) -> Result
     child::run(&mut command, "a program that emits").map(|_| ())
 }
 
-/// Reads the lines of all programs but the first, one of which was read before.
+/// Reads the lines of all programs except the first; one line of the first was already read.
 fn read_remaining_lines(follower: &mut RunningProgram) -> Result<Vec<FollowedLine>> {
     for _ in 1..EVENTS {
         read_line(follower)?;
@@ -94,12 +94,12 @@ fn read_line(follower: &mut RunningProgram) -> Result<FollowedLine> {
     Ok(FollowedLine { event_ns, seen_ns })
 }
 
-/// Parses the time at a line's beginning: `[00000000819576267967] …`.
+/// Parses the time at the beginning of a line: `[00000000819576267967] …`.
 fn parse_event_ns(line: &str) -> Option<u64> {
     line.strip_prefix('[')?.split_once(']')?.0.parse().ok()
 }
 
-/// Returns the number of lines whose event is older than that of the line before.
+/// Returns the number of lines whose event is older than the previous line's event.
 fn count_out_of_order(lines: &[FollowedLine]) -> u64 {
     lines.windows(2).filter(|pair| pair[1].event_ns < pair[0].event_ns).count() as u64
 }

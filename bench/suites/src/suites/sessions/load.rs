@@ -1,5 +1,5 @@
-//! CPU time of recording, in addition to the program's: while it emits a million events a second,
-//! and while it emits none.
+//! CPU time of recording, in addition to the program's: while the program emits a million events
+//! per second, and while it emits none.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,8 @@ use super::host::{SESSION, SessionHost, SessionKind, SessionProperties};
 use super::programs::{self, BURSTS_PER_SECOND};
 use super::usage;
 
-/// Time for which each is observed, in ms, and additional time that a program without events stays.
+/// Time for which each program is observed, in ms, and additional time for which a program without
+/// events runs.
 const SECOND_MS: u64 = 1000;
 const SPARE_MS: u64 = 200;
 
@@ -35,7 +36,7 @@ pub(super) fn measure_recorder_load(host: &dyn SessionHost, kind: SessionKind) -
     Ok(Sample { figure: busy.percent, account: Some(account), extra, ..Sample::default() })
 }
 
-/// Time, and time on CPUs.
+/// Time, and CPU time of the observed processes.
 struct Moment {
     at: Instant,
     cpu_ns: u64,

@@ -1,4 +1,4 @@
-//! LTTng-UST's sessions, with a session daemon of the bench's own.
+//! LTTng-UST's sessions, with a session daemon that only the bench uses.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,9 +16,9 @@ use crate::tracers::daemon::Daemon;
 use crate::tracers::lttng::shared_bytes;
 use crate::tracers::ust_session::{self, SUB_BUFFERS, UstSession, ring_options};
 
-/// The workload.
+/// Name of the workload.
 const PROGRAM: &str = "sessions-lttng";
-/// Its event.
+/// Name of the workload's event.
 const EVENT: &str = "lab:number";
 
 /// LTTng's sessions.
@@ -45,7 +45,7 @@ impl<'a> LttngSessions<'a> {
 impl SessionHost for LttngSessions<'_> {
     fn create(&self, session: &str, wanted: SessionProperties) -> Result<()> {
         let folder = self.trace(session);
-        // One may be left from the round before.
+        // A trace of the previous round may remain.
         let _ = std::fs::remove_dir_all(&folder);
         let rings = ring_options(RING_BYTES, SUB_BUFFERS);
         let session = UstSession {
@@ -86,7 +86,7 @@ impl SessionHost for LttngSessions<'_> {
             SessionKind::Flight => {
                 trace_check::account_with_overwrites(&trace, &[emitted], EventSizeKind::Same)
             }
-            // Processes that each number their own, or only some of the numbers.
+            // Each process numbers its own events, or only some of the numbers are recorded.
             SessionKind::Disk => trace_check::account_by_count(&trace, emitted),
         }
     }
@@ -113,7 +113,7 @@ impl SessionHost for LttngSessions<'_> {
     }
 
     fn clear(&self) {
-        // Fails if there is none, which is as well.
+        // An error is ignored: there may be no session.
         let _ = self.daemon.lttng(&["destroy", "--all"]);
     }
 }

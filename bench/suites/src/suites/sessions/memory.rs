@@ -1,4 +1,4 @@
-//! Memory of a session in which a program takes part that emits nothing.
+//! Memory of a session with a program that emits no events.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use super::host::{SESSION, SessionHost, SessionProperties};
 use super::programs;
 use super::usage::{self, KIB};
 
-/// Time that the program stays, in ms.
+/// Running time of the idle program, in ms.
 const STAY_MS: u64 = 500;
-/// Events of another one afterwards, which show that the session would have recorded.
+/// Events of a second program after the measurement, which show that the session records.
 const EVENTS: u64 = 100;
 
 /// Measures an idle session: KiB of additional shared memory, and of its recorders' private memory.
@@ -36,8 +36,8 @@ pub(super) fn measure_idle_memory(
     Ok(Sample { figure: shared + own, account: Some(account), extra, ..Sample::default() })
 }
 
-/// Returns the shared memory while there is no session. That of the previous session may be
-/// released later: so the least of a second's readings.
+/// Returns the shared memory while there is no session: the least of a second's readings, because
+/// the memory of the previous session may be released later.
 fn settled_shared_bytes(host: &dyn SessionHost) -> Result<u64> {
     let mut least = host.shared_bytes()?;
     for _ in 0..10 {

@@ -1,9 +1,9 @@
-//! The cost of sessions: an event that several record, an event switched on, recorders, changes
-//! that need a grace period, short-lived processes, memory; next to LTTng's sessions where it has
-//! them.
+//! The cost of sessions: an event that several sessions record, an event that is enabled,
+//! recorders, changes that need a grace period, short-lived processes, memory. LTTng's sessions are
+//! measured next to Trackway's if LTTng has the same operation.
 //!
 //! ```text
-//! host      the interface; trackway, lttng: the two that have it
+//! host      the interface; trackway, lttng: its two implementations
 //! programs  background programs
 //! cost      an event in 1, 2, 4 and 32 sessions
 //! switch    from `event on` to the first event
@@ -15,8 +15,8 @@
 //! goals     goals for sessions
 //! ```
 //!
-//! Main invariant: every session's trace is read: its events must add up to those emitted, or,
-//! where their number is unknown (a session that is stopped meanwhile), to the session's own count.
+//! Main invariant: every session's trace is read. Its events must add up to the emitted events or,
+//! if their number is unknown (a session that is stopped meanwhile), to the session's own count.
 
 mod cost;
 mod crowd;
@@ -52,9 +52,9 @@ pub(crate) use goals::judge_goals;
 
 /// The suite's name.
 const SUITE_NAME: &str = "sessions";
-/// Trackway by the recorder's socket: the cost without the command's start.
+/// Name of Trackway's rows that use the recorder's socket: the cost without the start of a command.
 const SOCKET: &str = "trackway-socket";
-/// Number of times that an event is switched on, and a session changed, in a round.
+/// Number of times that an event is enabled, or a session changed, in a round.
 const TURNS: u32 = 5;
 /// Number of CPUs of the simulated large machine, for the memory of an idle session.
 const MANY_CPUS: u32 = 256;
@@ -62,21 +62,21 @@ const MANY_CPUS: u32 = 256;
 /// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
-    /// An event that is off.
+    /// A disabled event.
     Off,
-    /// An event in this number of sessions.
+    /// An event that this number of sessions records.
     Event(SessionKind, u32),
-    /// An event switched on.
+    /// Enabling an event.
     Switch,
     /// The recorders' share of the CPUs.
     Load(SessionKind),
-    /// A session stopped.
+    /// Stopping a session.
     Stop,
-    /// A channel whose buffers are replaced.
+    /// Replacing the buffers of a channel.
     Replace,
-    /// Nothing but the visit to every CPU that these need.
+    /// The visit to every CPU alone, which stops and replacements need.
     Visit,
-    /// A session that is followed.
+    /// Following a session.
     Live,
     /// Short-lived processes.
     Crowd(crowd::ProcessOrigin),
@@ -121,7 +121,7 @@ impl Work {
     }
 }
 
-/// Returns all rows: Trackway's first, which are the baselines.
+/// Returns all rows; Trackway's rows, which are the baselines, come first.
 fn list_rows() -> Vec<(&'static str, Work)> {
     let kinds = |of: fn(SessionKind) -> Work| SessionKind::ALL.map(of);
     let mut ours = Vec::new();
@@ -152,7 +152,7 @@ fn is_lttng(tracer: &str) -> bool {
     [THEIRS, LTTNG_OFF].contains(&tracer)
 }
 
-/// The suite.
+/// The suite `sessions`.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     daemon: Option<Daemon>,
@@ -253,7 +253,7 @@ impl Suite for Sessions {
     }
 }
 
-/// Prepares something that is available; the entry has the reason if it is absent or has failed.
+/// Prepares an available tracer; the entry has the reason if the tracer is absent or has failed.
 fn set_up(there: Availability, make: impl FnOnce() -> Result<()>) -> Result<Entry> {
     if let Availability::Missing(reason) = there {
         return Ok(Entry { absent: Some(reason), ..Entry::default() });
@@ -265,7 +265,7 @@ fn set_up(there: Availability, make: impl FnOnce() -> Result<()>) -> Result<Entr
     }
 }
 
-/// Measures the rows that both have.
+/// Measures the rows that both tracers have.
 fn measure_common_row(host: &dyn SessionHost, settings: &Settings, work: Work) -> Result<Sample> {
     match work {
         Work::Off => cost::measure_disabled_event(host, settings),
@@ -288,7 +288,7 @@ fn clear_on_error(host: &dyn SessionHost, sample: Result<Sample>) -> Result<Samp
     sample.inspect_err(|_| host.clear())
 }
 
-/// Returns the sample of a round of several turns: the median, and each turn by itself.
+/// Returns the sample of a round of several turns: the median, and each turn as a single figure.
 fn sample_of_turns(figures: &[f64]) -> Result<Sample> {
     let single: Vec<(f64, u64)> = figures.iter().map(|&figure| (figure, 1)).collect();
     Ok(Sample {
@@ -317,7 +317,7 @@ mod tests {
             let has_off = *work == Work::Off && !ours.contains(work);
             assert!(ours.contains(work) || has_off, "{tracer}: {work:?}");
         }
-        // Each once, and by names of its own.
+        // Each row occurs once, and has a unique name.
         let names: std::collections::BTreeSet<(&str, String)> =
             all.iter().map(|(tracer, work)| (*tracer, work.case())).collect();
         assert_eq!(names.len(), all.len());

@@ -1,4 +1,4 @@
-//! Programs that take part in sessions while something is measured.
+//! Programs that take part in sessions during a measurement.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,15 +9,17 @@ use trackway_bench_engine::host::workload::{self, Batch};
 
 use super::host::SessionHost;
 
-/// Events of a burst, and time from one to the next, in µs: a million events a second.
+/// Events of a burst, and time from one burst to the next, in µs: a million events per second.
 const BURST_EVENTS: u64 = 1000;
 const PERIOD_US: u64 = 1000;
-/// Bursts in a second.
+/// Number of bursts in a second.
 pub(super) const BURSTS_PER_SECOND: u64 = 1_000_000 / PERIOD_US;
-/// Longest life of a background program, in seconds, and its bursts until then: it is ended before.
+/// Longest life of a background program, in seconds, and its bursts until then: the bench ends the
+/// program before.
 const LIMIT_S: u64 = 120;
 const BURSTS: u64 = 100_000;
-/// Time in which a background program begins: else the first action would find nothing to wait for.
+/// Time in which a background program begins; otherwise the first action would have no writer to
+/// wait for.
 const BEGINNING: Duration = Duration::from_millis(100);
 
 /// Makes the command `PROGRAM paced`: bursts of `events` events, one every `period_us`.
@@ -41,13 +43,13 @@ pub(super) fn run_batches(mut command: Command) -> Result<Vec<Batch>> {
     workload::parse_batches(&child::run(&mut command, "a program that emits")?.stdout)
 }
 
-/// Events of all batches.
+/// Returns the number of events of all batches.
 pub(super) fn count_events(batches: &[Batch]) -> u64 {
     batches.iter().map(|batch| batch.events).sum()
 }
 
-/// Runs an action while a program emits a million events per second; returns its result, and the
-/// number of events.
+/// Runs an action while a program emits a million events per second; returns the result of the
+/// action, and the number of events.
 pub(super) fn while_emitting<T>(
     host: &dyn SessionHost,
     something: impl FnOnce() -> Result<T>,
@@ -65,7 +67,7 @@ pub(super) fn while_emitting<T>(
     Ok((done, count_events(&workload::parse_batches(&finished?.stdout)?)))
 }
 
-/// Runs an action while a program stays for a time without emitting.
+/// Runs an action while a program runs without emitting events.
 pub(super) fn while_sleeping<T>(
     host: &dyn SessionHost,
     milliseconds: u64,
@@ -79,7 +81,7 @@ pub(super) fn while_sleeping<T>(
     done
 }
 
-/// Checks the next line of a program.
+/// Checks that the next line of a program's output is `expected`.
 pub(super) fn expect_line(running: &mut RunningProgram, expected: &str) -> Result<()> {
     let found = running.line()?;
     match found == expected {

@@ -12,20 +12,20 @@ use super::programs::expect_line;
 use super::{TURNS, median_of, sample_of_turns};
 use crate::trace_check;
 
-/// Longest time that the workload has, in seconds.
+/// Time limit of the workload, in seconds.
 const LIMIT_S: u64 = 60;
 
-/// One turn: the event switched on, and off again.
+/// One turn, in which the event is enabled and disabled again.
 struct SwitchTurn {
-    /// Before the command was started, or the request sent.
+    /// Time before the command was started or the request sent.
     asked_ns: u64,
-    /// After its end, or the answer.
+    /// Time after the end of the command or the answer.
     answered_ns: u64,
-    /// When the program saw that its event is on.
+    /// Time at which the program found its event enabled.
     seen_ns: u64,
 }
 
-/// Switches the event of a program on that emits without a pause.
+/// Measures the enabling of an event in a program that emits without a pause.
 pub(super) fn measure_event_switch(host: &dyn SessionHost) -> Result<Sample> {
     host.create(
         SESSION,
@@ -42,8 +42,8 @@ pub(super) fn measure_event_switch(host: &dyn SessionHost) -> Result<Sample> {
     let turns = done?;
     finished?;
     host.stop(SESSION)?;
-    // The times are read before the session ends: some tracers' traces are whole only then, but all
-    // have the events before the stop.
+    // The times are read before the session ends. Some tracers complete the trace only at the end,
+    // but all have written the events before the stop.
     let times = trace_check::read_event_numbers(&host.trace(SESSION))?;
     host.end(SESSION, SessionKind::Disk, times.len() as u64)?;
     sample_of_switches(&turns, &times)
@@ -66,14 +66,14 @@ fn switch_repeatedly(
         }
         turns.push(SwitchTurn { asked_ns, answered_ns, seen_ns });
         host.event_off()?;
-        // Else the event might be on again before the program checks it.
+        // Otherwise the event might be enabled again before the program checks it.
         expect_line(running, &format!("unseen {number}"))?;
     }
     Ok(turns)
 }
 
-/// Computes the sample from the turns and the times and numbers of the trace: each turn's first
-/// event must be there, and no event before it was switched on.
+/// Computes the sample from the turns, and from the times and numbers in the trace. The trace must
+/// contain the first event of each turn, and no event from before the enabling.
 fn sample_of_switches(turns: &[SwitchTurn], times: &[(u64, u64)]) -> Result<Sample> {
     let (mut event_us, mut seen_us, mut answer_us) = (Vec::new(), Vec::new(), Vec::new());
     for (number, turn) in (0..).zip(turns) {
@@ -87,7 +87,7 @@ fn sample_of_switches(turns: &[SwitchTurn], times: &[(u64, u64)]) -> Result<Samp
         seen_us.push(us(turn.seen_ns, first_ns));
         answer_us.push(us(turn.asked_ns, turn.answered_ns));
     }
-    // How often the program has emitted while it was on is known only of the first time.
+    // Only the first event of each turn is expected: the number of further events is unknown.
     let all = turns.len() as u64;
     let account = Account { emitted: all, recorded: all, ..Account::default() };
     let extra = vec![

@@ -1,4 +1,4 @@
-//! Trackway's sessions, through its own commands and, where the command itself is not measured,
+//! Trackway's sessions, through its own commands and, if the command itself is not measured,
 //! through the recorder's socket.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -22,35 +22,35 @@ use crate::trace_check;
 use crate::tracers::RING_BYTES;
 use crate::tracers::trackway::{allocated_bytes, link_flags, make_idle_window_dir, set_window};
 
-/// The workload, and its launcher.
+/// Names of the workload and of its launcher.
 const PROGRAM: &str = "sessions";
 const LAUNCHER: &str = "crowd";
 /// Folder of the recorders' sockets, in the scratch folder.
 const RUN_DIR: &str = "run";
-/// The events that there are.
+/// The rule that enables the workload's events.
 const RULE: &str = "lab:*";
-/// The only channel that there is.
+/// Name of the session's only channel.
 const CHANNEL: &str = "channel0";
-/// Time limit of a recorder's answer, and the most bytes of it.
+/// Time limit of a recorder's answer, and its largest length in bytes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
-/// Interval of checks for an interruption meanwhile.
+/// Interval of checks for an interruption while waiting for an answer.
 const INTERRUPT_CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// Time until a recorder's account must be right; it polls ten times a second.
+/// Time limit until a recorder's account must be right; the recorder polls ten times a second.
 const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Interval of requests meanwhile.
+/// Interval of status requests within this time.
 const STATUS_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The channel of requests to a session.
+/// The method of sending requests to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestMethod {
-    /// By the command that users have.
+    /// Through the command that users run.
     Command,
-    /// By the recorder's socket, as the command does it.
+    /// Through the recorder's socket, like the command.
     Socket,
 }
 
-/// Trackway's sessions, in a window and a folder of sockets that only the bench uses.
+/// Trackway's sessions, in a window and a run folder that only the bench uses.
 #[derive(Debug)]
 pub(super) struct TrackwaySessions<'workspace> {
     workspace: &'workspace Workspace,
@@ -62,22 +62,22 @@ pub(super) struct TrackwaySessions<'workspace> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Status {
-    /// The recorder.
+    /// Process id of the recorder.
     pub(super) pid: u32,
     pub(super) counts: Counts,
 }
 
-/// Numbers of events.
+/// Counts of events and processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) struct Counts {
     pub(super) recorded: u64,
     pub(super) lost: u64,
-    /// Processes that took part.
+    /// Number of processes that took part in the session.
     pub(super) processes: u64,
 }
 
 impl<'workspace> TrackwaySessions<'workspace> {
-    /// Compiles the programs.
+    /// Compiles the workload's programs.
     pub(super) fn set_up(workspace: &Workspace) -> Result<()> {
         create_private_dir(&workspace.path(RUN_DIR))?;
         let flags = link_flags(workspace)?;
@@ -86,7 +86,7 @@ impl<'workspace> TrackwaySessions<'workspace> {
         workspace.compile(LAUNCHER, &[]).map(drop)
     }
 
-    /// Makes the sessions of a prepared workspace, with one channel of requests.
+    /// Makes the sessions of a prepared workspace, with one method of requests.
     pub(super) const fn new(
         workspace: &'workspace Workspace,
         request_method: RequestMethod,
@@ -94,7 +94,7 @@ impl<'workspace> TrackwaySessions<'workspace> {
         Self { workspace, request_method }
     }
 
-    /// Returns the command that starts the workload again and again, as a program.
+    /// Returns the command that starts the workload repeatedly, as a program.
     pub(super) fn launcher_of_programs(&self) -> Command {
         let mut command = Command::new(self.workspace.path(LAUNCHER));
         command.arg(self.workspace.path(PROGRAM));
@@ -102,20 +102,20 @@ impl<'workspace> TrackwaySessions<'workspace> {
         command
     }
 
-    /// Returns the command that starts the workload as its own child.
+    /// Returns the command with which the workload forks its own children.
     pub(super) fn launcher_of_children(&self) -> Command {
         let mut command = self.program();
         command.arg("children");
         command
     }
 
-    /// Makes `command` find the bench's sessions only.
+    /// Restricts `command` to the bench's sessions.
     fn set_environment(&self, command: &mut Command) {
         set_window(command, self.workspace.window_dir());
         command.env("TRACKWAY_RUN_DIR", self.workspace.path(RUN_DIR));
     }
 
-    /// Makes the command `trackway`, which finds the sessions.
+    /// Makes the command `trackway`, restricted to the bench's sessions.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.workspace.tools.trackway);
         self.set_environment(&mut command);
@@ -129,7 +129,7 @@ impl<'workspace> TrackwaySessions<'workspace> {
         child::run(command.args(arguments), &what)
     }
 
-    /// Requests a change by either method.
+    /// Requests a change of a session by the selected method.
     fn request_change(&self, session: &str, arguments: &[&str], request: Value) -> Result<()> {
         match self.request_method {
             RequestMethod::Command => self.trackway(arguments).map(drop),
@@ -137,7 +137,7 @@ impl<'workspace> TrackwaySessions<'workspace> {
         }
     }
 
-    /// Sets the channel's context, or `none`, which replaces its buffers.
+    /// Sets the channel's context, or removes it for `none`; either replaces the channel's buffers.
     pub(super) fn set_context(&self, context: &str) -> Result<()> {
         let contexts = if context == "none" { json!([]) } else { json!([context]) };
         let request = json!({ "ask": "set-channel", "channel": CHANNEL, "contexts": contexts });
@@ -154,7 +154,7 @@ impl<'workspace> TrackwaySessions<'workspace> {
         serde_json::from_value(answer).map_err(|error| Error::output(session, error))
     }
 
-    /// Returns the state once `is_good` accepts it, or after the time limit.
+    /// Returns the state of a session when `is_good` accepts it, or after the time limit.
     fn wait_for_status(&self, session: &str, is_good: impl Fn(&Status) -> bool) -> Result<Status> {
         let begin = Instant::now();
         loop {
@@ -166,7 +166,7 @@ impl<'workspace> TrackwaySessions<'workspace> {
         }
     }
 
-    /// Sends a request to a session's recorder by its socket, and waits for the answer.
+    /// Sends a request to a session's recorder through its socket, and waits for the answer.
     fn send_request(&self, session: &str, mut request: Value) -> Result<Value> {
         let fail = || Error::io(format!("cannot ask the recorder of {session}"));
         request["version"] = json!(1);
@@ -194,7 +194,7 @@ impl<'workspace> TrackwaySessions<'workspace> {
         Ok(processes.len() as u64)
     }
 
-    /// Computes the account of a flight recorder from its content.
+    /// Computes the account of a flight recorder from its snapshot.
     fn flight_account(&self, session: &str, status: &Status, emitted: u64) -> Result<Account> {
         let folder = self.trace(session).join("snapshot-lab");
         self.trackway(&["session", "snapshot", session, "-o", &path_argument(&folder)])?;
@@ -216,7 +216,7 @@ impl<'workspace> TrackwaySessions<'workspace> {
 impl SessionHost for TrackwaySessions<'_> {
     fn create(&self, session: &str, wanted: SessionProperties) -> Result<()> {
         let folder = self.trace(session);
-        // One may be left from the round before.
+        // A trace of the previous round may remain.
         let _ = std::fs::remove_dir_all(&folder);
         let mut command = self.command();
         command.args(["session", "create", session, "--context", "none", "-o"]).arg(folder);
@@ -301,22 +301,22 @@ impl SessionHost for TrackwaySessions<'_> {
 
     fn program_off(&self) -> Result<Command> {
         let mut command = Command::new(self.workspace.path(PROGRAM));
-        // A window that never had a session, as in other suites.
+        // This window never had a session, as in other suites.
         set_window(&mut command, &make_idle_window_dir(self.workspace)?);
         Ok(command)
     }
 
     fn clear(&self) {
-        // Not by `child::run`, which does nothing after Ctrl-C.
+        // `child::run` does nothing after Ctrl-C, so the command is run directly.
         let mut command = self.command();
         command.args(["session", "destroy", "--all"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // There is no caller left to report to.
+        // In `clear`, an error cannot be reported.
         let _ = command.status();
     }
 }
 
-/// Reads a recorder's answer, a line; `None` if the user interrupts the run before.
+/// Reads a recorder's answer, which is a line; `None` if the user interrupts the run before.
 fn read_answer(stream: UnixStream) -> io::Result<Option<Vec<u8>>> {
     let begin = Instant::now();
     let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! Resource usage of other processes: time on CPUs, memory, descriptors.
+//! Resource usage of other processes: CPU time, memory, file descriptors.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use trackway_bench_engine::error::{Error, Result};
 
-/// Bytes of a KiB.
+/// Number of bytes of a KiB.
 pub(super) const KIB: f64 = 1024.0;
 
 /// Returns the CPU time of all threads of these processes, in ns, in user and kernel mode.
@@ -33,13 +33,13 @@ fn cpu_ns_of(pid: u32) -> Result<u64> {
 /// Resident memory of a process, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ResidentMemory {
-    /// All bytes, including shared ones.
+    /// Bytes of resident memory, including shared memory.
     pub(super) all_bytes: u64,
-    /// Private bytes: neither of files nor shared.
+    /// Bytes of private memory, without files and shared memory.
     pub(super) own_bytes: u64,
 }
 
-/// Returns the resident memory of these processes together.
+/// Returns the sum of the resident memory of these processes.
 pub(super) fn resident_memory(pids: &[u32]) -> Result<ResidentMemory> {
     let mut sum = ResidentMemory::default();
     for pid in pids {
@@ -53,7 +53,7 @@ pub(super) fn resident_memory(pids: &[u32]) -> Result<ResidentMemory> {
     Ok(sum)
 }
 
-/// Parses the memory in proc_pid_status(5).
+/// Parses the resident memory in the format of proc_pid_status(5).
 fn parse_resident_memory(status: &str) -> Option<ResidentMemory> {
     let bytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -63,8 +63,8 @@ fn parse_resident_memory(status: &str) -> Option<ResidentMemory> {
     Some(ResidentMemory { all_bytes: bytes("VmRSS:")?, own_bytes: bytes("RssAnon:")? })
 }
 
-/// Returns the number of open descriptors of a process, without short-lived ones: the least of
-/// several counts.
+/// Returns the number of open file descriptors of a process: the least of several counts, which
+/// excludes short-lived descriptors.
 pub(super) fn count_descriptors(pid: u32) -> Result<u64> {
     const LOOKS: u32 = 5;
     const INTERVAL: Duration = Duration::from_millis(30);

@@ -1,8 +1,8 @@
-//! bpf(2) as its users call it: an array of the kernel's, read and written one element a call, many
-//! a call, through a mapping, and by the kernel's own programs (include/uapi/linux/bpf.h).
+//! bpf(2) as its users call it: a kernel array that is read and written one element per call, many
+//! elements per call, through a mapping, and by BPF programs (include/uapi/linux/bpf.h).
 //!
-//! All objects are known by their descriptors only, and are removed when these are closed: nothing
-//! is pinned or attached.
+//! All objects are known only by their file descriptors, and are removed when these are closed:
+//! nothing is pinned or attached.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -17,13 +17,14 @@ const PROG_RUN: i32 = 10;
 const MAP_LOOKUP_BATCH: i32 = 24;
 const MAP_UPDATE_BATCH: i32 = 26;
 const MAP_TYPE_ARRAY: u32 = 2;
-/// The map can be mapped.
+/// Flag of a map that can be mapped.
 const F_MMAPABLE: u32 = 1 << 10;
 /// The type of program that the kernel can run several times in one call.
 const PROG_TYPE_SOCKET_FILTER: u32 = 1;
 /// The licence, which the kernel requires: no GPL-only function is used.
 const LICENSE: &[u8] = b"MIT\0";
-/// Bytes of a packet for such a program, which does not read it: no Ethernet frame has less.
+/// Bytes of the packet for a program run; the program does not read it. No Ethernet frame is
+/// shorter.
 const PACKET_BYTES: usize = 64;
 
 #[repr(C)]
@@ -95,7 +96,7 @@ fn fd_number(fd: &OwnedFd) -> u32 {
     fd.as_raw_fd().cast_unsigned()
 }
 
-/// An array of words.
+/// A BPF array of words.
 #[derive(Debug)]
 pub(super) struct Map {
     fd: OwnedFd,
@@ -117,13 +118,13 @@ impl Map {
         Ok(Self { fd, count })
     }
 
-    /// Reads one.
+    /// Reads an element.
     pub(super) fn get(&self, key: u32) -> io::Result<u64> {
         let mut value = 0;
         self.element(MAP_LOOKUP, key, &mut value).map(|()| value)
     }
 
-    /// Writes one.
+    /// Writes an element.
     pub(super) fn set(&self, key: u32, mut value: u64) -> io::Result<()> {
         self.element(MAP_UPDATE, key, &mut value)
     }
@@ -136,7 +137,7 @@ impl Map {
         unsafe { call_bpf(command, &mut element) }.map(drop)
     }
 
-    /// Reads as many as there is room for, from the first on; whether there were as many.
+    /// Reads as many elements as fit, from the first on; returns true if all were read.
     pub(super) fn get_many(&self, keys: &mut [u32], values: &mut [u64]) -> io::Result<bool> {
         self.batch(MAP_LOOKUP_BATCH, keys, values)
     }
@@ -166,7 +167,7 @@ impl Map {
         Ok(batch.count == wanted)
     }
 
-    /// Maps it here.
+    /// Maps the array into this process.
     pub(super) fn map_memory(&self) -> io::Result<Mapped> {
         let count = self.count as usize;
         let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -181,7 +182,7 @@ impl Map {
     }
 }
 
-/// The words of a map, as memory.
+/// The words of a mapped array.
 #[derive(Debug)]
 pub(super) struct Mapped {
     base: NonNull<AtomicU64>,
@@ -189,7 +190,7 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// Returns all of them.
+    /// Returns all words of the array.
     pub(super) fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is ours, of `count` words, and lives as long as this borrow; BPF
         // programs write it too, and all accesses are atomic.
@@ -206,7 +207,7 @@ impl Drop for Mapped {
 
 /// Writes the whole first element of any map.
 ///
-/// `value` must be as long as its values: the kernel reads as much.
+/// `value` must be as long as the map's values: the kernel reads that many bytes.
 pub(super) fn set_first(map_fd: i32, value: &mut [u8]) -> io::Result<()> {
     let (key, map_fd) = (0_u32, map_fd.cast_unsigned());
     let value = value.as_mut_ptr();
@@ -215,21 +216,21 @@ pub(super) fn set_first(map_fd: i32, value: &mut [u8]) -> io::Result<()> {
     unsafe { call_bpf(MAP_UPDATE, &mut element) }.map(drop)
 }
 
-/// A program of the kernel's.
+/// A BPF program.
 #[derive(Debug)]
 pub(super) struct Program(OwnedFd);
 
 /// The result of a program's runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ProgramRuns {
-    /// The last one's answer.
+    /// Return value of the last run.
     pub(super) answer: u32,
     /// Mean duration of a run, in ns, as the kernel measures it.
     pub(super) ns: u32,
 }
 
 impl Program {
-    /// Has it verified and compiled.
+    /// Loads a program; the kernel verifies and compiles it.
     fn new(insns: &[u64]) -> io::Result<Self> {
         let mut load = ProgLoad {
             prog_type: PROG_TYPE_SOCKET_FILTER,
@@ -241,14 +242,15 @@ impl Program {
         unsafe { call_bpf(PROG_LOAD, &mut load) }.map(|fd| Self(owned_fd(fd)))
     }
 
-    /// Adds up elements 0 to `count` − 1 of a map; the answer is the lower half of the sum.
+    /// Makes a program that adds up elements 0 to `count` − 1 of a map and returns the lower half
+    /// of the sum.
     pub(super) fn new_summing(map: &Map, count: u32) -> io::Result<Self> {
         let load = [encode_instruction(LOAD, 3, 0, 0, 0), encode_instruction(ADD, 7, 3, 0, 0)];
         Self::new(&element_loop_instructions(map, count, &[], &load))
     }
 
-    /// Makes a program that writes elements 0 to `count` − 1: the first has the value of element
-    /// `seed`, each other one `stride` more than the one before.
+    /// Makes a program that writes elements 0 to `count` − 1. The first element gets the value of
+    /// element `seed`, each other one `stride` more than the previous element.
     pub(super) fn new_filling(map: &Map, count: u32, seed: u32, stride: i32) -> io::Result<Self> {
         let begin = lookup_instructions(
             map,
@@ -262,7 +264,7 @@ impl Program {
         Self::new(&element_loop_instructions(map, count, &begin, &store))
     }
 
-    /// Runs it `times` times.
+    /// Runs the program `times` times.
     pub(super) fn run(&self, times: u32) -> io::Result<ProgramRuns> {
         let packet = [0_u8; PACKET_BYTES];
         let mut run = ProgRun {
@@ -278,7 +280,7 @@ impl Program {
     }
 }
 
-/// Instructions, by their first bytes (RFC 9669).
+/// Opcodes of instructions (RFC 9669).
 const LOAD: u8 = 0x79;
 const STORE: u8 = 0x7b;
 const STORE_REGISTER_32: u8 = 0x63;
@@ -292,11 +294,11 @@ const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 const JUMP_IF_NOT: u8 = 0x55;
 const JUMP_IF_LESS: u8 = 0xa5;
-/// The register of the frame's end.
+/// Frame pointer: register of the end of the stack frame.
 const FRAME: u8 = 10;
-/// Value that marks a wide load as that of a map's address.
+/// Source register value that marks a wide load as the address of a map.
 const OF_MAP: u8 = 1;
-/// The helper that finds an element.
+/// Number of the helper that finds an element.
 const MAP_LOOKUP_ELEMENT: i32 = 1;
 
 const fn encode_instruction(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> u64 {
@@ -305,8 +307,8 @@ const fn encode_instruction(code: u8, to: u8, from: u8, offset: i16, immediate: 
     code as u64 | registers << 8 | offset << 16 | immediate << 32
 }
 
-/// Returns the instructions that load the address of an element into register 0, by its number,
-/// which `key` stores at the frame's end − 4; they end the program if there is none.
+/// Returns the instructions that load the address of an element into register 0. `key` stores the
+/// number of the element at the frame's end − 4. The program ends if the element does not exist.
 fn lookup_instructions(map: &Map, key: u64) -> [u64; 8] {
     [
         key,
@@ -320,8 +322,8 @@ fn lookup_instructions(map: &Map, key: u64) -> [u64; 8] {
     ]
 }
 
-/// Makes a program that runs `what` with the address of each of `count` elements in register 0, and
-/// returns register 7.
+/// Makes a program that runs the instructions `what` for each of `count` elements, with its address
+/// in register 0, and returns register 7.
 fn element_loop_instructions(map: &Map, count: u32, begin: &[u64], what: &[u64]) -> Vec<u64> {
     let mut all = vec![
         encode_instruction(MOVE_IMMEDIATE, 6, 0, 0, 0),

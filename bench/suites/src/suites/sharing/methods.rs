@@ -1,7 +1,7 @@
-//! Methods to read and update a thousand elements: a pass does it once with each.
+//! Methods to read and update a thousand elements; a pass reads or updates each element once.
 //!
-//! Main invariant: the values of each sample differ from those of the sample before, and every pass
-//! of readers is checked against their sum; updated values are read back by another method.
+//! Main invariant: the values of each sample differ from the previous sample's, and the sum of
+//! every reading pass is checked; updated values are read back by another method.
 
 use std::hint::black_box;
 use std::io;
@@ -14,22 +14,22 @@ use trackway_kernel::bpf_program::layout::BufferLayout;
 
 use super::bpf::{Map, Mapped, Program, set_first};
 
-/// Elements that are read and updated, as in the paper.
+/// Number of elements that are read and updated, as in the paper.
 pub(super) const ELEMENTS: u32 = 1000;
-/// Elements of the map: a multiple of the elements of a page.
+/// Number of elements of the map: a multiple of the elements of a page.
 const MAP_ELEMENTS: u32 = 1024;
-/// Element with the first value, for the program that writes.
+/// Index of the element that contains the first value for the writing program.
 const SEED: u32 = MAP_ELEMENTS - 1;
-/// Difference between each value and the one before.
+/// Difference between each value and the previous one.
 const STRIDE: i32 = 7919;
 /// Number of program runs in one call.
 const RUNS: u32 = 20;
-/// Sub-buffers of the recorder's map, as powers of two: as small as can be, since nothing is
-/// recorded.
+/// Size and number of sub-buffers of the recorder's map, as powers of two: as small as possible,
+/// since no event is recorded.
 const SUB_SHIFT: u32 = 12;
 const COUNT_SHIFT: u32 = 1;
 
-/// The kernel's internal error number for calls that a map does not have.
+/// The kernel's internal error number for operations that a map does not support.
 const ENOTSUPP: i32 = 524;
 
 /// A method to read and update elements.
@@ -37,24 +37,24 @@ const ENOTSUPP: i32 = 524;
 pub(super) enum AccessMethod {
     /// An array in private memory: the baseline.
     Memory,
-    /// The map, mapped.
+    /// The map, mapped into memory.
     Mmap,
-    /// bpf(2), one element a call.
+    /// bpf(2), one element per call.
     Syscall,
-    /// bpf(2), all elements in a call.
+    /// bpf(2), all elements in one call.
     Batch,
-    /// A program in the kernel.
+    /// A BPF program.
     Program,
     /// The recorder's code that reads the counters of its programs.
     Recorder,
 }
 
 impl AccessMethod {
-    /// All of them.
+    /// All methods.
     pub(super) const ALL: [Self; 6] =
         [Self::Memory, Self::Mmap, Self::Recorder, Self::Program, Self::Batch, Self::Syscall];
 
-    /// Returns its row.
+    /// Returns the name of the method's row.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -66,7 +66,7 @@ impl AccessMethod {
         }
     }
 
-    /// Returns true if the method writes: the recorder has its programs count, and only reads.
+    /// Returns true if the method writes: the recorder only reads, since its programs count.
     pub(super) const fn can_update(self) -> bool {
         !matches!(self, Self::Recorder)
     }
@@ -76,13 +76,13 @@ impl AccessMethod {
 #[derive(Debug, Clone)]
 pub(super) struct Unavailability {
     pub(super) words: String,
-    /// True if it should have worked.
+    /// True if the method should have worked.
     pub(super) is_failure: bool,
 }
 
 impl Unavailability {
-    /// Judges an error: a missing privilege or kernel feature is an absence; anything else is a
-    /// failure.
+    /// Classifies an error: a missing privilege or kernel feature is an absence; any other error is
+    /// a failure.
     fn of(what: &str, error: &io::Error) -> Self {
         let words = format!("{what}: {}", IoError::text(error));
         let code = error.raw_os_error();
@@ -107,11 +107,11 @@ fn to_attempt<T>(what: &str, tried: io::Result<T>) -> Attempt<T> {
     tried.map_err(|error| Unavailability::of(what, &error))
 }
 
-/// The timer of a pass: gets passes, gives ns of an element.
+/// The timer of passes: runs a pass repeatedly, and returns ns per element.
 pub(super) type Timing<'t> =
     &'t mut dyn FnMut(&mut dyn FnMut() -> Result<Option<f64>>) -> Result<Vec<f64>>;
 
-/// All that elements are in.
+/// The memory, maps and programs with the elements.
 pub(super) struct SharedElements {
     memory: Vec<AtomicU64>,
     map: Attempt<Map>,
@@ -120,12 +120,12 @@ pub(super) struct SharedElements {
     filling: Attempt<Program>,
     batch: Attempt<()>,
     buffers: Attempt<Buffers>,
-    /// First position that has been written since the latest sample.
+    /// First value of the elements in the latest sample.
     first: u64,
 }
 
 impl SharedElements {
-    /// Makes the maps and programs that are possible here.
+    /// Makes the maps and programs that are possible on this machine.
     pub(super) fn new() -> Self {
         let map = to_attempt("the kernel gives no map that can be mapped", Map::new(MAP_ELEMENTS));
         let with = |map: &Attempt<Map>| map.as_ref().map(|_| ()).map_err(Clone::clone);
@@ -160,7 +160,7 @@ impl SharedElements {
         }
     }
 
-    /// Returns the reason why a method is not available.
+    /// Returns the reason if a method is not available.
     pub(super) fn unavailability(&self, method: AccessMethod) -> Option<&Unavailability> {
         match method {
             AccessMethod::Memory => None,
@@ -178,7 +178,7 @@ impl SharedElements {
         (0..u64::from(ELEMENTS)).map(move |at| element_value(first, at))
     }
 
-    /// Writes new values by another method to the elements that `method` will read.
+    /// Writes new values to the elements that `method` will read, by another method.
     pub(super) fn write_values(&mut self, method: AccessMethod, sample: u64) -> Result<()> {
         self.first = first_value(sample);
         if method == AccessMethod::Memory {
@@ -191,7 +191,8 @@ impl SharedElements {
             return self.write_counters();
         }
         let map = self.map.as_ref().map_err(unavailability_error)?;
-        // A program of the kernel's in one sample, a call for each in the next.
+        // A BPF program writes the elements in every second sample, and single calls write them in
+        // the others.
         match &self.filling {
             Ok(filling) if method != AccessMethod::Program && sample.is_multiple_of(2) => {
                 map.set(SEED, self.first).map_err(bpf_error)?;
@@ -277,7 +278,7 @@ impl SharedElements {
         }
     }
 
-    /// Updates all elements by `method`, timed by `timing`: with other values in each sample.
+    /// Updates all elements by `method` with new values in each sample; `timing` times the passes.
     pub(super) fn update_elements(
         &mut self,
         method: AccessMethod,
@@ -334,7 +335,7 @@ impl SharedElements {
         }
     }
 
-    /// Reads the values that `method` has just written, by another method.
+    /// Checks the values that `method` has just written by reading them with another method.
     pub(super) fn check_updated(&self, method: AccessMethod) -> Result<()> {
         let of = |words: &[AtomicU64]| -> Vec<u64> {
             words.iter().take(ELEMENTS as usize).map(|word| word.load(Ordering::Relaxed)).collect()
@@ -356,7 +357,7 @@ impl SharedElements {
     }
 }
 
-/// Returns the first value of a sample: one that was not used before, with more than 32 bits.
+/// Returns the first value of a sample: it was not used before, and has more than 32 bits.
 const fn first_value(sample: u64) -> u64 {
     sample.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -7,8 +7,8 @@
 //! methods  methods to read and update a thousand elements, and their checks
 //! ```
 //!
-//! Main invariant: the values that are read must come from another writer, and the values that are
-//! written must be found by another reader; a pass in which one value was wrong has no figure.
+//! Main invariant: the values that are read come from another writer, and another reader finds the
+//! values that are written. A pass with a wrong value has no figure.
 
 mod bpf;
 mod methods;
@@ -23,9 +23,10 @@ use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 
 use methods::{AccessMethod, SharedElements};
 
-/// Least time between two readings of the clock, in ns, so that reading it does not count.
+/// Least time between two readings of the clock, in ns, so that the cost of a reading is
+/// negligible.
 const GROUP_NS: u64 = 20_000;
-/// Most passes between two readings.
+/// Most passes between two readings of the clock.
 const PASSES_MAX: u32 = 1 << 12;
 /// Time for which a row is measured in a round, in ns.
 const ROUND_NS: u64 = 20_000_000;
@@ -33,7 +34,7 @@ const ROUND_NS_QUICK: u64 = 4_000_000;
 /// Fewest and most readings of a round.
 const GROUPS: std::ops::RangeInclusive<usize> = 5..=200;
 
-/// Ratio of bpf(2) to a mapping that must be reached: as in the paper.
+/// Least ratio of bpf(2) to a mapping, as in the paper.
 const MMAP_RATIO_MIN: f64 = 99.0;
 
 /// The measurement of a row.
@@ -52,12 +53,12 @@ impl SharingRow {
 const READ: &str = "one of 1000 elements read";
 const UPDATED: &str = "one of 1000 elements updated";
 
-/// The suite.
+/// The suite `sharing`.
 #[derive(Default)]
 pub(crate) struct Sharing {
     shared: Option<SharedElements>,
     turns: Vec<SharingRow>,
-    /// Samples so far: each writes other values.
+    /// Number of samples so far; each sample writes new values.
     samples: u64,
 }
 
@@ -113,7 +114,7 @@ impl Suite for Sharing {
                 self.turns.push(turn);
             }
         }
-        // The first row, which is that of memory, a second time.
+        // The control repeats the first row, which is the row of memory.
         let again = format!("{} again", AccessMethod::Memory.name());
         let first = entries[0].clone();
         entries.push(Entry { tracer: again, baseline: Some(0), is_control: true, ..first });
@@ -153,7 +154,7 @@ impl Suite for Sharing {
     }
 }
 
-/// Rounds to three digits: single times differ by more.
+/// Rounds to three digits: single measurements differ by more.
 fn round_to_three_digits(figure: f64) -> f64 {
     if figure <= 0.0 {
         return figure;
@@ -162,11 +163,12 @@ fn round_to_three_digits(figure: f64) -> f64 {
     (figure / unit).round() * unit
 }
 
-/// Times passes over all elements until the time is over: ns of an element, by groups of passes. A
-/// pass may return its own figure, in ns of an element; else it is the thread's time on its CPU.
+/// Times passes over all elements until the time is over; returns ns per element for each group of
+/// passes. A pass may return its own figure in ns per element; otherwise the figure is the thread's
+/// CPU time.
 fn time_passes(round_ns: u64, pass: &mut dyn FnMut() -> Result<Option<f64>>) -> Result<Vec<f64>> {
     let mut passes = 1;
-    // The first passes do not count: how many make a group.
+    // The first passes are not counted: they determine the number of passes in a group.
     loop {
         let begin = thread_cpu_ns();
         for _ in 0..passes {
@@ -191,7 +193,7 @@ fn time_passes(round_ns: u64, pass: &mut dyn FnMut() -> Result<Option<f64>>) -> 
     Ok(figures)
 }
 
-/// Returns the goals for sharing. Reported, never asserted.
+/// Returns the goals for sharing. The bench reports goals and never asserts them.
 pub(crate) fn judge_goals(suite: &SuiteRows) -> Vec<Bar> {
     let ns = |method: AccessMethod| FiguresByRound::of(suite.row(method.name(), READ));
     let bar = |of: &str, method| {

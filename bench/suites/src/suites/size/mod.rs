@@ -1,8 +1,8 @@
 //! Bytes on disk for the same events in every tracer that writes files.
 //!
-//! Each tracer writes two traces, one with four times as many events as the other. The additional
-//! bytes of the larger one, for each additional event, are the bytes of an event, with its part of
-//! packets, pages and indexes; the rest of a trace without its events is constant.
+//! Each tracer writes two traces; the larger one has four times as many events. The additional
+//! bytes of the larger trace, for each additional event, are the bytes of an event. They include
+//! its part of packets, pages and indexes; the bytes of a trace without events are constant.
 
 mod written;
 
@@ -23,21 +23,22 @@ use trackway_bench_engine::tracer::{Availability, Tracer};
 use crate::tracers::{self, Trackway, name, paced_arguments};
 use written::{CONSTANT_BYTES, WrittenTrace, bytes_on_disk, sample_of_traces};
 
-/// Its name.
+/// Name of the suite.
 const SUITE_NAME: &str = "size";
-/// Events of a batch, and the rest after it in µs, so that no recorder loses any.
+/// Events of a batch, and the pause after it in µs, so that no recorder loses events.
 const BATCH_EVENTS: u64 = 2500;
 const REST_US: u64 = 1000;
-/// Batches of the smaller trace, and how many times as many the larger one has.
+/// Batches of the smaller trace, and ratio of the larger trace to the smaller one.
 const BATCHES: u32 = 10;
 const TIMES: u32 = 4;
 
-/// Text of Trackway's trace, as babeltrace2 writes it: the format that binary traces replace.
+/// Tracer name for the text of Trackway's trace, written by babeltrace2: text is the format that
+/// binary traces replace.
 const TEXT: &str = "babeltrace2-text";
-/// The case of an event after more than thirty others, whose header has an id of its own.
+/// The case of an event after more than thirty others, whose header has an extended id.
 const AMONG_MANY: &str = "u32, after 30 others";
 
-/// Tracers that write files, and their modes in which they keep everything.
+/// Tracers that write files, and for each the buffer state in which it keeps all events.
 const WRITERS: [(&str, BufferState); 8] = [
     (name::TRACKWAY, BufferState::Steady),
     (name::TRACKWAY_PRINTF, BufferState::Steady),
@@ -55,19 +56,19 @@ fn titled_cases() -> [(Case, &'static str); 3] {
     [Case::SIMPLEST, record, Case::PRINTF].map(|case| (case, case.payload.title()))
 }
 
-/// A row: the tracer and its case, and whether the trace is converted to text.
+/// A row: the tracer, the case, and whether the trace is converted to text.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     tracer: usize,
     mode: BufferState,
     case: Case,
     is_text: bool,
-    /// True if numbers are written as digits: later ones have more of them, so that the constant
+    /// True if numbers are written as digits: later numbers have more digits, so that the constant
     /// bytes of a trace cannot be computed.
     has_digits: bool,
 }
 
-/// The suite.
+/// The suite `size`.
 #[derive(Default)]
 pub(crate) struct Size {
     tracers: Vec<Box<dyn Tracer>>,
@@ -136,7 +137,7 @@ impl Suite for Size {
 }
 
 impl Size {
-    /// Rows of a tracer.
+    /// Adds the rows of a tracer.
     fn add_rows(
         &mut self,
         context: &SuiteContext<'_>,
@@ -148,7 +149,7 @@ impl Size {
         let ready = set_up(context, tracer.as_mut())?;
         let name = tracer.name();
         for &(case, title) in cases.iter().filter(|(case, _)| tracer.supports(case)) {
-            // Trackway's traces are also read.
+            // Trackway's traces are also converted to text.
             let is_read = is_trackway(name) && title != AMONG_MANY && context.settings.wants(TEXT);
             let texts: &[bool] = if is_read { &[false, true] } else { &[false] };
             for &is_text in texts {
@@ -172,7 +173,7 @@ impl Size {
         Ok(())
     }
 
-    /// Adds the control: the first row a second time.
+    /// Adds the control, which repeats the first row.
     fn add_control(&mut self, entries: &mut Vec<Entry>) {
         let Some(first) = entries.first().filter(|first| first.can_be_measured()) else { return };
         let tracer = format!("{} again", first.tracer);
@@ -200,15 +201,15 @@ fn is_trackway(name: &str) -> bool {
     [name::TRACKWAY, name::TRACKWAY_PRINTF].contains(&name)
 }
 
-/// Rows and entries with those of text at the end.
+/// Moves the text rows and their entries to the end.
 fn move_text_last(rows: Vec<Row>, entries: Vec<Entry>) -> (Vec<Row>, Vec<Entry>) {
     let both = rows.into_iter().zip(entries);
     let (text, others): (Vec<_>, Vec<_>) = both.partition(|one| one.0.is_text);
     others.into_iter().chain(text).unzip()
 }
 
-/// Sets Trackway's row of the same case as the baseline of each row; for text, that of
-/// `trackway_printf`.
+/// Sets Trackway's row of the same case as the baseline of each row; the baseline of formatted
+/// events is the row of `trackway_printf`.
 fn set_baselines(entries: &mut [Entry]) {
     for at in 0..entries.len() {
         let entry = &entries[at];
@@ -248,15 +249,15 @@ impl Row {
     }
 }
 
-/// Most bytes that the record of an event with one `u32` may take, if it is among the first thirty
-/// kinds of a channel, and if not.
+/// Most bytes of the record of an event with one `u32`: among the first thirty event classes of a
+/// channel, and among later ones.
 const RECORD_BYTES: f64 = 8.0;
 const LATER_RECORD_BYTES: f64 = 10.0;
 
 /// Returns Trackway's goals that this suite shows.
 pub(crate) fn judge_goals(suite: &SuiteRows) -> Vec<Bar> {
     let one = Case::SIMPLEST.payload.title();
-    // The long header, once in many records, is not part of the goal.
+    // The extended header, which few records have, is not part of the goal.
     let round = |bytes: f64| (bytes * 100.0).round() / 100.0;
     let ours = |case: &str| suite.row(name::TRACKWAY, case).filter(|row| row.spread.is_some());
     let record = |case: &str| ours(case).and_then(|row| row.bytes_per_event).map(round);

@@ -1,4 +1,4 @@
-//! Written traces: their bytes, and the straight line through two of them.
+//! The bytes of written traces, and the straight line through two traces.
 
 use std::fs;
 use std::path::Path;
@@ -9,21 +9,21 @@ use trackway_bench_engine::suite::Sample;
 
 /// Deepest folder of a trace.
 const DEPTH_MAX: u32 = 8;
-/// Key of the bytes of a trace that are not events.
+/// Key of the extra figure for the bytes of a trace that belong to no event.
 pub(super) const CONSTANT_BYTES: &str = "bytes once";
-/// Its bytes for each event, all in all, of the larger one.
+/// Key of the extra figure for the bytes of the larger trace divided by its number of events.
 const TOTAL_BYTES_PER_EVENT: &str = "bytes/event of 100,000, all in all";
 
-/// A trace that was written.
+/// A written trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct WrittenTrace {
-    /// All of its files.
+    /// Bytes of all files of the trace.
     pub(super) bytes: u64,
     /// The account of the events.
     pub(super) account: Account,
 }
 
-/// Bytes of a file, or of all files in a folder and below.
+/// Returns the bytes of a file, or of all files in a folder and below it.
 pub(super) fn bytes_on_disk(path: &Path, depth: u32) -> Result<u64> {
     let what = || format!("cannot look at {path:?}");
     let metadata = fs::symlink_metadata(path).map_err(Error::io(what()))?;

@@ -7,11 +7,11 @@ use trackway_bench_engine::results::{Bar, Row, SuiteRows, Unit, Verdict};
 use super::{EMITTED, GETPPID, IN_LTTNGS, NAME_BYTES, OF_LTTNGS, PACED, RECORDER, RowKind};
 use crate::tracers::kernel::{BUFFER_KIB, KernelTracer};
 
-/// Largest ratio of entry and exit to ftrace's, recording everything.
+/// Largest ratio of entry and exit to ftrace's, if all processes are recorded.
 const EVERYTHING: f64 = 0.75;
-/// Largest ratio for one process tree.
+/// Largest ratio of entry and exit to ftrace's, if one process tree is recorded.
 const TREE: f64 = 1.0;
-/// Events a second that are to be drained by less than one core.
+/// Events per second that less than one CPU must drain.
 const DRAINED: f64 = 1e6;
 
 /// Returns the cost that a row's tracer adds to a call, relative to ftrace's in the same round.
@@ -45,7 +45,7 @@ pub(crate) fn judge_goals(suite: &SuiteRows) -> Vec<Bar> {
         let what = format!("bytes of an event of {words}: at most as in LTTng's layout");
         let bytes = extra(IN_LTTNGS).unwrap_or_default();
         let words = |times: f64| format!("{times:.3} of {bytes:.2}");
-        // Headers of other processes' events, of which there are some, are not part of the goal.
+        // Packet headers that events of other processes cause are not part of the goal.
         let times = extra(OF_LTTNGS).map(|times| (times * 1000.0).round() / 1000.0);
         bars.push(counted_bar_at_most(&what, times, 1.0, words));
     }
@@ -58,7 +58,7 @@ pub(super) fn judge_drain_rate(row: Option<&Row>) -> Bar {
     let mib = BUFFER_KIB >> 10;
     let what = format!("1 M events/s drained by less than one core, none lost, {mib} MiB a CPU");
     let extra = |row: &Row, what: &str| row.extra.get(what).copied().unwrap_or(0.0);
-    // A machine that does not reach the rate gives no verdict on the recorder.
+    // A machine that does not reach this rate gives no verdict on the recorder.
     let row = row.filter(|row| row.spread.is_some() && extra(row, EMITTED) > 0.9 * DRAINED);
     let estimate = FiguresByRound::of_extra(row, RECORDER).estimate();
     let mut bar = bar_at_most(&what, estimate, 100.0, FigureFormat::of(0, "%"));

@@ -1,8 +1,8 @@
-//! The cost of tracing system calls: getppid(2), and openat(2) of longer and longer names, one
+//! The cost of tracing system calls: getppid(2), and openat(2) with names of increasing length, one
 //! after another; and the rate at which recorders write events to disk.
 //!
-//! A tracer's run of openat has all lengths, one after the other: its rows of a round come from the
-//! same run.
+//! One run of openat has all lengths, one after another: the openat rows of a tracer in a round
+//! share this run.
 
 mod goals;
 
@@ -20,31 +20,32 @@ use crate::tracers::kernel::{
 
 pub(crate) use goals::judge_goals;
 
-/// Batches of a run, of which the first do not count.
+/// Batches of a run, and number of warm-up batches among them.
 const BATCHES: u64 = 150;
 const WARM_UP: u64 = 25;
-/// Calls of a batch: a fraction of a millisecond, so that most batches are not interrupted, even
-/// where others compete for the CPUs.
+/// Calls of a batch, which takes a fraction of a millisecond, so that most batches are not
+/// interrupted, even if other processes compete for the CPUs.
 const GETPPID_EVENTS: u64 = 1000;
 const OPENAT_EVENTS: u64 = 200;
-/// Calls that are measured one by one.
+/// Number of calls that are measured individually.
 const SINGLES: u64 = 20_000;
 /// Divisor of the number of calls for strace, whose calls take much longer.
 const STRACE_LESS: u64 = 100;
-/// Lengths of names that openat(2) gets, as the workload has them.
+/// Lengths of the names for openat(2), equal to the workload's.
 const NAME_BYTES: [u64; 6] = [0, 15, 31, 63, 127, 255];
-/// Calls in a turn of the paced workload, of a millisecond: a million events a second.
+/// Calls in a turn of the paced workload, and duration of a turn (a millisecond): a million events
+/// per second.
 const PACED_CALLS: u64 = 500;
 const PACED_US: u64 = 1000;
-/// Time that recorders drain, in ms.
+/// Time for which recorders drain, in ms.
 const DRAIN_MS: u64 = 1000;
 const DRAIN_MS_QUICK: u64 = 300;
-/// Cases that bars use.
+/// Cases that goals use.
 const GETPPID: &str = "getppid";
 const PACED: &str = "a million events/s asked for, to disk";
 const FLAT_OUT: &str = "as many events/s as can be, to disk";
 
-/// Keys of extra figures: the added cost, relative to ftrace's in the same round;
+/// Keys of extra figures: the added cost, relative to ftrace's added cost in the same round;
 const OF_FTRACE: &str = "added, in terms of what ftrace adds";
 /// the bytes of an event in another layout;
 const IN_LTTNGS: &str = "bytes of an event in LTTng's layout";
@@ -52,15 +53,14 @@ const OF_LTTNGS: &str = "bytes, in terms of LTTng's layout";
 /// a recorder's share of a CPU, and the emitted events per second.
 const RECORDER: &str = "recorder, % of a CPU";
 const EMITTED: &str = "events/s emitted";
-/// The part of the final events, in percent, that was still in buffers when the last event was
-/// emitted.
+/// Percentage of the events that was still in buffers when the last event was emitted.
 const LATER: &str = "written after the program's end, %";
-/// The part of each single call that was subtracted: reading the clock twice.
+/// The cost that was subtracted from each single call: reading the clock twice.
 const CLOCK: &str = "measuring a single call, ns";
-/// Events that the tracer reports as lost, of everything that it traced.
+/// Number of events that the tracer reports as lost, over all traced processes.
 const LOST: &str = "lost, of everything that was traced";
 
-/// All tracers, the untraced calls first: they are the baseline.
+/// All tracers; the untraced calls come first, because they are the baseline.
 const TRACERS: [KernelTracer; 11] = [
     KernelTracer::Untraced,
     KernelTracer::Trackway,
@@ -89,9 +89,9 @@ enum RowKind {
     Getppid,
     /// openat(2) of a name with a length of [`NAME_BYTES`], by its index: ns of a call.
     Openat(usize),
-    /// A million events a second, to disk.
+    /// A million events per second, to disk.
     Paced,
-    /// The largest number that threads on all CPUs emit.
+    /// The highest event rate of threads on all CPUs.
     FlatOut,
 }
 
@@ -119,7 +119,7 @@ impl RowKind {
     }
 }
 
-/// A row. `again` marks the control: the second untraced row.
+/// A row. `again` marks the control, which is the second untraced row.
 #[derive(Debug, Clone, Copy)]
 struct RowSpec {
     tracer: KernelTracer,
@@ -127,10 +127,10 @@ struct RowSpec {
     again: bool,
 }
 
-/// Samples of a run of openat that are left for the rows of the other lengths.
+/// Samples of an openat run that rows of other lengths have not taken yet.
 type PendingSamples = BTreeMap<(KernelTracer, bool), [Option<Sample>; NAME_BYTES.len()]>;
 
-/// The suite.
+/// The suite `syscall`.
 #[derive(Debug, Default)]
 pub(crate) struct Syscall {
     tracers: Option<KernelTracers>,
@@ -202,7 +202,7 @@ impl Syscall {
         Ok(Sample { figure, histogram, account, extra, ..Sample::default() })
     }
 
-    /// Returns the sample of one length; the run's other samples are kept for their rows.
+    /// Returns the sample of one length; the run's other samples are stored for their rows.
     fn sample_openat(
         &mut self,
         context: &SuiteContext<'_>,
@@ -276,7 +276,7 @@ fn workload_arguments(word: &str, numbers: &[u64]) -> Vec<String> {
     [word.to_owned()].into_iter().chain(numbers.iter().map(u64::to_string)).collect()
 }
 
-/// Calls one after another, all system calls being traced.
+/// Makes the job of calls one after another, with all system calls traced.
 fn make_calls_job<'a>(
     context: &SuiteContext<'a>,
     arguments: &'a [String],
@@ -292,7 +292,7 @@ fn make_calls_job<'a>(
     }
 }
 
-/// Medians of batches, in ns of a call, by the bytes of names.
+/// Returns the medians of batches, in ns per call, by the length of names.
 fn medians_by_name_length(ran: &TracedRun) -> Result<BTreeMap<u64, f64>> {
     let mut all: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for line in ran.stdout.lines().filter(|line| line.starts_with("batch ")) {
@@ -309,8 +309,8 @@ fn medians_by_name_length(ran: &TracedRun) -> Result<BTreeMap<u64, f64>> {
 /// Figures and their counts.
 type Histogram = Vec<(f64, u64)>;
 
-/// Returns the durations of single calls, less the cost of measuring one, and that cost, if the
-/// workload reports it. A rest can be less than zero, by as much as readings of the clock differ.
+/// Returns the durations of single calls, less the cost of measuring a call, and that cost, if the
+/// workload reports it. A difference can be less than zero, because readings of the clock vary.
 fn parse_single_calls(ran: &TracedRun) -> Result<(Histogram, Option<f64>)> {
     if !ran.stdout.lines().any(|line| line.starts_with("clock ")) {
         return Ok((Vec::new(), None));
@@ -334,15 +334,15 @@ fn account_and_extras(
     let mut extra = vec![(LOST, found.lost as f64)];
     if let Some(bytes) = found.lttng_bytes {
         extra.push((IN_LTTNGS, bytes as f64 / found.events.max(1) as f64));
-        // Both figures are of the same run: the distance of events depends on other processes, and
-        // differs between rounds.
+        // Both byte counts are from one run: the time between events depends on other processes,
+        // and differs between rounds.
         extra.push((OF_LTTNGS, found.bytes as f64 / bytes.max(1) as f64));
     }
     (Some(found.account_of_call(emitted)), extra)
 }
 
 /// Returns the samples of all lengths. No tracer reports the length of each event: each length gets
-/// an equal part of them.
+/// an equal part of the events.
 fn samples_by_name_length(
     ran: &TracedRun,
     emitted_each: u64,
@@ -370,9 +370,9 @@ fn samples_by_name_length(
     Ok(samples)
 }
 
-/// Returns the rate of events on disk, per second: those written until the program ended, by the
-/// part of the tracer's bytes that was written then. The rest was in buffers, which are written
-/// after the program's time.
+/// Returns the rate of events written to disk until the program ended, per second. It follows from
+/// the part of the tracer's bytes that was written by then. The remaining events were in buffers,
+/// which are written after the program's time.
 fn sample_of_drain(ran: &TracedRun) -> Result<Sample> {
     let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("emitted ")).collect();
     let threads = trackway_bench_engine::host::workload::parse_emitted(&lines.join("\n"))?;
@@ -382,7 +382,7 @@ fn sample_of_drain(ran: &TracedRun) -> Result<Sample> {
     let [written] = ran.numbers("written")?;
     let found = ran.found.unwrap_or_default();
     let account = found.account_of_call(emitted);
-    // Headers of packets are written, too, and are in no event's bytes.
+    // Written bytes include packet headers, which are in no event's bytes.
     let in_time = (written as f64 / found.bytes.max(1) as f64).min(1.0);
     let each_second = |events: f64| events / (longest_ns as f64 / 1e9);
     Ok(Sample {

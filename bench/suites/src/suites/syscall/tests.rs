@@ -1,4 +1,4 @@
-//! Figures and accounts of system calls, by outputs that were made up.
+//! Tests of figures and accounts of system calls, with made-up outputs.
 
 use trackway_bench_engine::results::Verdict;
 use trackway_bench_engine::results::fixtures::{
@@ -19,7 +19,7 @@ fn ns_row(tracer: KernelTracer, samples: &[f64]) -> Row {
 
 #[test]
 fn what_is_added_is_held_against_ftraces_of_the_same_round() {
-    // A machine that is three times as slow in the second round.
+    // The machine is three times as slow in every second round.
     let mut rows = suite_of_rows([
         ns_row(KernelTracer::Untraced, &[100.0, 300.0].repeat(3)),
         ns_row(KernelTracer::Trackway, &[200.0, 600.0].repeat(3)),
@@ -50,7 +50,7 @@ fn rows_of_a_run_share_its_account() {
     assert!(accounts.len() == NAME_BYTES.len() && accounts.iter().all(Account::is_complete));
     let sum = |of: fn(&Account) -> u64| accounts.iter().map(of).sum::<u64>();
     assert_eq!((sum(|one| one.recorded), sum(|one| one.lost)), (5995, 5));
-    // The first batches do not count.
+    // The warm-up batches are not counted.
     assert_eq!(samples[1].as_ref().map(|sample| sample.figure), Some(101.5));
     let silent = TracedRun { found: Some(FoundEvents { lost: 0, ..found }), ..ran };
     let error = samples_by_name_length(&silent, 1000).expect_err("five are missing").to_string();

@@ -1,8 +1,8 @@
-//! The cost of tracing whole programs: processes that communicate, computing, a compiler, a web
+//! The cost of tracing whole programs: communicating processes, a computation, a compiler, a web
 //! server and databases under load. The tracer is off, records into flight recorders, or writes to
 //! disk.
 //!
-//! [`programs`] has the programs and their work.
+//! [`programs`] contains the programs and their work.
 
 mod programs;
 
@@ -23,27 +23,27 @@ use programs::Program;
 const RECORDER: &str = "recorder, % of a CPU";
 const EVENTS: &str = "events/s, kept or not";
 
-/// A tracer of the program, with its configuration.
+/// A tracer with its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TracerVariant {
     /// No tracer.
     Untraced,
     /// Kernel events.
     Kernel(KernelTracer, KernelEvents, EventStorage),
-    /// The program's calls of the allocator, by the preload helper.
+    /// The program's calls to the allocator, by the preload helper.
     Libc(EventStorage),
-    /// The program's calls of the allocator, by LTTng's wrapper.
+    /// The program's calls to the allocator, by LTTng's wrapper.
     LttngLibc,
 }
 
 /// Programs that a variant traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AppliesTo {
-    /// All.
+    /// All programs.
     All,
-    /// The slides': much scheduling, and much computing.
+    /// The programs of the slides: one with much scheduling, and one with much computing.
     Slides,
-    /// The one that shows the largest differences between tracers.
+    /// The program with the largest differences between tracers.
     Hackbench,
     /// Programs that allocate a lot with the C library.
     Allocating,
@@ -60,7 +60,8 @@ impl AppliesTo {
     }
 }
 
-/// The variants: their names, the programs that they are for, and whether a quick run has them.
+/// The variants: name, configuration, traced programs, and whether a quick run includes the
+/// variant.
 const VARIANTS: [(&str, TracerVariant, AppliesTo, bool); 17] = {
     use KernelEvents::{Everything, Sched};
     use KernelTracer::{Bpftrace, FtraceRaw, Perf, Trackway, TrackwayTracefs, TrackwayUser};
@@ -156,7 +157,7 @@ struct Row {
     variant: TracerVariant,
 }
 
-/// The suite.
+/// The suite `workload`.
 #[derive(Debug, Default)]
 pub(crate) struct Workload {
     kernel: Option<KernelTracers>,
@@ -166,7 +167,7 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Returns the reason why a variant is not possible here.
+    /// Returns the reason if a variant is not possible on this machine.
     fn absence(&self, workspace: &Workspace, variant: TracerVariant) -> Option<String> {
         match variant {
             TracerVariant::Untraced => None,

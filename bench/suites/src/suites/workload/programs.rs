@@ -1,7 +1,7 @@
-//! The programs that are traced as a whole: installed programs, with the same work each time; and
-//! the figure that each reports.
+//! The programs that are traced as a whole: installed programs with constant work, and the figure
+//! of each.
 //!
-//! No word of a command is empty or has a space in it: bpftrace splits a command at spaces.
+//! No word of a command is empty or contains a space: bpftrace splits a command at spaces.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,55 +13,55 @@ use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Unit;
 
-/// Prefix of the command that runs servers.
+/// Name of the helper that starts a server and runs a command under load.
 pub(super) const SERVED: &str = "served";
-/// Ports of the servers, in a network namespace of their own.
+/// Ports of the servers, in a separate network namespace.
 const WEB_PORT: u16 = 8080;
 const REDIS_PORT: u16 = 6379;
 /// The port of tbench's server, which has no option for it.
 const TBENCH_PORT: u16 = 7003;
-/// Folder that the web server serves: part of its own package, so that it can read a file there as
-/// any user.
+/// Folder that the web server serves: it belongs to the server's package, so that the server can
+/// read its files as any user.
 const WEB_ROOT: &str = "/usr/lib/apache2/modules";
 const WEB_FILE: &str = "httpd.exp";
-/// Load of dbench and tbench, from their package.
+/// Load file of dbench and tbench, from their package.
 const DBENCH_LOAD: &str = "/usr/share/dbench/client.txt";
-/// C files that are compiled, and functions in each.
+/// Number of compiled C files, and number of functions in each.
 const C_FILES: usize = 4;
 const C_FUNCTIONS: usize = 30;
 
-/// A program, and its work.
+/// A traced program with its work.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Program {
-    /// Its case.
+    /// Name of the program's case.
     pub(super) name: &'static str,
-    /// The unit of its figure.
+    /// The unit of the program's figure.
     pub(super) unit: Unit,
-    /// The place of its figure in its output.
+    /// The source of the program's figure.
     pub(super) figure_source: FigureSource,
-    /// The server that it puts under load, where it is one.
+    /// Port and command of the server that the program puts under load, if there is one.
     server: Option<(u16, Vec<String>)>,
     /// The command.
     command: Vec<String>,
-    /// The reason if it is not available.
+    /// The reason if the program is not available.
     pub(super) absent: Option<String>,
 }
 
-/// The place of a program's figure.
+/// The source of a program's figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FigureSource {
-    /// Nowhere: it is the time that it takes.
+    /// No output: the figure is the duration of the program.
     Nothing,
     /// `Throughput N MB/sec`.
     Throughput,
-    /// ab: `Requests per second: N`, none of which failed.
+    /// ab's line `Requests per second: N`; no request may have failed.
     Ab,
-    /// redis-benchmark's table: requests a second of each kind.
+    /// redis-benchmark's table: requests per second of each kind.
     Redis,
 }
 
 impl Program {
-    /// Returns its words: those before the tracer's processes, and those after.
+    /// Returns the words of the command before the tracer's processes, and the words after them.
     pub(super) fn words(&self, workspace: &Workspace, runner: &str) -> (Vec<String>, Vec<String>) {
         match &self.server {
             None => {
@@ -100,7 +100,7 @@ impl Program {
         Self { figure_source, unit, ..self }
     }
 
-    /// Sets the first reason that holds.
+    /// Stores the reason of the first condition that is true.
     fn with_absence(self, reasons: &[(bool, &str)]) -> Self {
         let reason = reasons.iter().find(|(is_missing, _)| *is_missing);
         Self { absent: reason.map(|(_, reason)| (*reason).to_owned()), ..self }
@@ -165,8 +165,8 @@ pub(super) fn make_programs(workspace: &Workspace, quick: bool) -> Result<Vec<Pr
     Ok(programs)
 }
 
-/// Makes the program of a compiler: several files, compiled and linked by one command, by
-/// short-lived processes that compute.
+/// Makes the program of a compiler: one command compiles and links several files, with short-lived
+/// processes that compute.
 fn make_compiler_program(workspace: &Workspace) -> Result<Program> {
     let mut command =
         format!("cc -O1 -fPIC -shared -o {}", workspace.path("compiled.so").display());
@@ -200,8 +200,7 @@ fn c_source(file: usize) -> String {
     text
 }
 
-/// Makes the program of Apache, as one process with threads, that serves one file to eight
-/// connections.
+/// Makes the program of Apache: one process with threads serves a file to eight connections.
 fn make_web_server_program(workspace: &Workspace, requests: usize) -> Result<Program> {
     let folder = workspace.path("web");
     fs::create_dir_all(&folder).map_err(Error::io("cannot make a folder for apache2"))?;
@@ -221,8 +220,8 @@ fn make_web_server_program(workspace: &Workspace, requests: usize) -> Result<Pro
     Ok(Program::of("apache2", &load).with_figure(FigureSource::Ab).with_server(WEB_PORT, &server))
 }
 
-/// Makes the program of Redis, whose server is the same executable as its tools, and differs in the
-/// name by which it is started.
+/// Makes the program of Redis. The server is the same executable as its tools, and differs only in
+/// the name by which it is started.
 fn make_redis_program(requests: usize, no_network: (bool, &str)) -> Program {
     let executables = ["/usr/bin/redis-server", "/usr/bin/redis-check-rdb"];
     let executable = executables.into_iter().find(|path| Path::new(path).is_file());
@@ -274,12 +273,12 @@ pub(super) fn parse_figure(figure_source: FigureSource, stdout: &str, ns: u64) -
         }
         FigureSource::Redis => redis_figure(stdout),
     };
-    // A second's figure of nothing is none.
+    // A rate of zero is not a figure.
     let figure = figure.filter(|figure| figure.is_finite() && *figure > 0.0);
     figure.ok_or_else(|| Error::output("workload", "the program does not say what it has done"))
 }
 
-/// Returns the number after these words.
+/// Returns the number after `words` at the beginning of a line.
 fn number_after(line: &str, words: &str) -> Option<f64> {
     line.strip_prefix(words)?.split_whitespace().next()?.parse().ok()
 }

@@ -1,11 +1,11 @@
-//! The content of a trace of kernel events by Trackway, and the bytes that LTTng would have needed
-//! for it.
+//! The content of a trace of kernel events by Trackway, and the bytes that LTTng would need for the
+//! same events.
 //!
-//! LTTng's kernel tracer packs fields as Trackway does, under the same names. The header differs
+//! LTTng's kernel tracer packs fields like Trackway, under the same names. The header differs
 //! (lttng-modules, `lttng-events.c`, `lttng-ring-buffer-client.h`): *compact*, 5 bits of id and 27
-//! of time, in channels with fewer than 31 events; else *large*, 16 bits of id and 32 of time.
+//! of time, in channels with fewer than 31 events; otherwise *large*, 16 bits of id and 32 of time.
 //! Larger values follow the 5 or 16 bits as an id of 32 bits and a time of 64. The number of events
-//! at the session's start decides which of the two a channel has.
+//! at the session's start decides between the two headers.
 
 use std::fs;
 use std::path::Path;
@@ -17,9 +17,9 @@ use super::FoundEvents;
 use crate::trace_check;
 use crate::trace_check::marks::FoundMarks;
 
-/// Events that a channel of LTTng's with compact headers may have.
+/// Most events in an LTTng channel with compact headers.
 const COMPACT_EVENTS_MAX: usize = 30;
-/// Bits of a compact header's time, and of a large one's.
+/// Bits of the time in a compact header, and in a large header.
 const COMPACT_TIME_BITS: u32 = 27;
 const LARGE_TIME_BITS: u32 = 32;
 /// Sizes of headers, in bits.
@@ -29,7 +29,7 @@ const LARGE_BITS: u64 = 48;
 const LARGE_LONG_BITS: u64 = 16 + 32 + 64;
 
 /// Counts the trace in `folder`, with a separate count of events whose names end with `call`,
-/// unless that is empty. `None` if there is no trace.
+/// unless `call` is empty; `None` if there is no trace.
 pub(super) fn count_trace(folder: &Path, call: &str) -> Result<Option<(FoundEvents, FoundMarks)>> {
     if !folder.join("metadata").is_file() {
         return Ok(None);
@@ -96,8 +96,8 @@ fn count_stream(
     Ok(())
 }
 
-/// Returns the bits of LTTng's header for an event, given the time since the one before, in a
-/// channel of this number of events.
+/// Returns the bits of LTTng's header for an event, given the time since the previous event, in a
+/// channel with this number of events.
 const fn lttng_header_bits(events: usize, passed_ns: u64) -> u64 {
     if events <= COMPACT_EVENTS_MAX {
         if passed_ns >> COMPACT_TIME_BITS == 0 { COMPACT_BITS } else { COMPACT_LONG_BITS }

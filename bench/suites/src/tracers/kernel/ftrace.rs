@@ -1,4 +1,5 @@
-//! ftrace, in a private instance: its events enabled, its buffers moved to files as trace-cmd does.
+//! ftrace in a private instance: its events are enabled, and its buffers are moved to files, like
+//! trace-cmd does.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,10 +17,10 @@ use super::{
 };
 use crate::trace_check::marks::{FoundMarks, MadeMarks};
 
-/// Name of its instances.
+/// Name of ftrace's instances.
 const NAME: &str = "kernel";
 
-/// Runs a job with ftrace's events of that kind on, by this clock.
+/// Runs a job with ftrace's events of the job's kind enabled, and with this clock.
 pub(super) fn run(
     tracefs: &Tracefs,
     (tracer, clock): (KernelTracer, &str),
@@ -45,7 +46,7 @@ pub(super) fn run(
     Ok(TracedRun { stdout: finished.stdout, found: Some(found), marks, of_user: None })
 }
 
-/// Folders of the events.
+/// Returns the folders of the events to enable.
 fn event_folders(tracer: KernelTracer, events: KernelEvents) -> Vec<String> {
     let calls = if tracer == KernelTracer::FtraceSyscalls { "syscalls" } else { "raw_syscalls" };
     let folders = match events {
@@ -59,7 +60,7 @@ fn event_folders(tracer: KernelTracer, events: KernelEvents) -> Vec<String> {
     folders.into_iter().map(str::to_owned).collect()
 }
 
-/// Returns the file of a CPU's buffer, and its destination.
+/// Returns the path of a CPU's buffer, and of the file to which it is moved.
 fn buffer_paths(cpu: &Path, workspace: &Workspace) -> (PathBuf, PathBuf) {
     let name = cpu.file_name().unwrap_or_default().to_string_lossy().into_owned();
     (cpu.join("trace_pipe_raw"), workspace.path(&format!("ftrace-{name}")))
@@ -82,7 +83,7 @@ fn start_drains(instance: &Instance, workspace: &Workspace) -> Result<DrainProce
     Ok(drains)
 }
 
-/// Returns the recorded events: by the kernel's own counts, and with bytes and marks as they came.
+/// Returns the recorded events, from the kernel's own counts, with their bytes and marks.
 fn collect_events(
     instance: &Instance,
     job: &Job<'_>,
@@ -93,7 +94,7 @@ fn collect_events(
         if has_marks { PageScanner::new(instance, job.events)? } else { PageScanner::default() };
     let mut bytes = 0;
     for cpu in instance.cpus() {
-        // The written pages, and pages that are not full.
+        // The bytes are those of written pages, and of pages that are not full.
         let (from, to) = buffer_paths(cpu, job.workspace);
         bytes += fs::metadata(&to).map_or(0, |file| file.len());
         if has_marks && to.is_file() {
@@ -105,7 +106,7 @@ fn collect_events(
         })?;
         let _ = fs::remove_file(to);
     }
-    // A flight recorder discards events by design.
+    // A flight recorder overwrites events by design.
     let (lost, overwritten) = match job.keep {
         EventStorage::Disk => (stats.overrun + stats.dropped, 0),
         EventStorage::Flight => (stats.dropped, stats.overrun),
@@ -129,7 +130,7 @@ impl Drop for DrainProcesses {
     fn drop(&mut self) {
         self.0.iter().for_each(RunningProgram::terminate);
         for drain in self.0.drain(..) {
-            // The rest of the buffer is read afterwards.
+            // The remaining content of the buffer is read afterwards.
             let _ = drain.finish();
         }
     }

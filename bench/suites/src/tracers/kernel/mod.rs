@@ -7,7 +7,7 @@
 //! count                 content of Trackway's traces, and its bytes in LTTng's layout
 //! ```
 //!
-//! Main invariant: a tracer's events are those in its own output of that run; the caller judges
+//! Main invariant: a tracer's events are those in its own output of the same run; the caller judges
 //! whether they are enough. Everything that is started ends with this process: workloads die with
 //! their parent, tracers end with their workloads, and named objects have a
 //! [`trackway_bench_engine::host::cleanup_shell`].
@@ -30,45 +30,46 @@ use crate::trace_check::marks::{FoundMarks, MadeMarks, MarkEvent};
 
 pub(crate) use crate::trace_check::marks::EventStorage;
 
-/// Longest that one run of a command has, in seconds.
+/// Longest time of one run of a command, in seconds.
 const LIMIT_S: u64 = 60;
-/// The workloads' program, which also moves buffers and runs the commands that are measured as a
-/// whole.
+/// Name of the workloads' program, which also moves buffers, and runs the commands that are
+/// measured as a whole.
 pub(crate) const PROGRAM: &str = "kernel";
-/// Buffers of all tracers, in KiB for each CPU.
+/// Size of the per-CPU buffers of all tracers, in KiB.
 pub(crate) const BUFFER_KIB: u64 = 8 << 10;
-/// Subsystems of [`KernelEvents::Everything`], in addition to system calls. The remaining ones have
-/// few events in such loads, and to detach from their tracepoints takes the kernel some 80 ms each.
+/// Subsystems of [`KernelEvents::Everything`], in addition to system calls. The other subsystems
+/// have few events in such loads, and the kernel takes some 80 ms to detach from each of their
+/// tracepoints.
 const SUBSYSTEMS: [&str; 7] = ["sched", "irq", "timer", "kmem", "exceptions", "signal", "task"];
 
-/// A tracer of the kernel, in one way of use.
+/// A kernel tracer, in one way of use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum KernelTracer {
-    /// None.
+    /// No tracer.
     Untraced,
-    /// Trackway by BPF, of everything that runs.
+    /// Trackway by BPF, for all processes.
     Trackway,
-    /// Trackway by BPF, of a command and its descendants.
+    /// Trackway by BPF, for a command and its descendants.
     TrackwayTree,
-    /// Trackway by a private tracefs instance, as on machines without BPF.
+    /// Trackway by a private tracefs instance, the kernel backend without BPF.
     TrackwayTracefs,
-    /// Trackway by BPF, of everything that runs, and the command's calls of the allocator.
+    /// Trackway by BPF, for all processes, and the command's calls to the allocator.
     TrackwayUser,
-    /// ftrace's events of all calls at once, in an instance of their own.
+    /// ftrace's events of all calls together (`raw_syscalls`), in a private instance.
     FtraceRaw,
-    /// The same, of times that each CPU has by itself.
+    /// ftrace's events of all calls, with a separate clock for each CPU.
     FtraceLocal,
-    /// ftrace with a clock that is monotonic over all CPUs: after a lock of them all.
+    /// ftrace's events of all calls, with a clock that is monotonic over all CPUs by a common lock.
     FtraceGlobal,
-    /// The same, of a number that all CPUs count on instead of a time.
+    /// ftrace's events of all calls, with a counter common to all CPUs instead of a clock.
     FtraceCounter,
-    /// ftrace's events of each call.
+    /// ftrace's separate events of each call (`syscalls`).
     FtraceSyscalls,
     /// perf record.
     Perf,
-    /// bpftrace, which counts.
+    /// bpftrace, which counts events.
     Bpftrace,
-    /// strace, which writes lines.
+    /// strace, which writes lines of text.
     Strace,
     /// sysdig.
     Sysdig,
@@ -77,7 +78,7 @@ pub(crate) enum KernelTracer {
 }
 
 impl KernelTracer {
-    /// Returns its row in tables.
+    /// Returns the name of the tracer's row.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Untraced => "untraced",
@@ -98,7 +99,7 @@ impl KernelTracer {
         }
     }
 
-    /// Returns the program that must be installed for it, if there is one.
+    /// Returns the program that must be installed for the tracer, if there is one.
     const fn program(self) -> Option<&'static str> {
         match self {
             Self::Perf => Some("perf"),
@@ -110,7 +111,7 @@ impl KernelTracer {
         }
     }
 
-    /// Returns true if it belongs to Trackway.
+    /// Returns true if the tracer belongs to Trackway.
     const fn is_trackway(self) -> bool {
         matches!(
             self,
@@ -118,8 +119,8 @@ impl KernelTracer {
         )
     }
 
-    /// Returns the clock of ftrace's instance, if it is ftrace: the other tracers' clock, unless
-    /// rows differ in it.
+    /// Returns the clock of ftrace's instance if the tracer is ftrace: the other tracers' clock,
+    /// unless the row compares clocks.
     const fn ftrace_clock(self) -> Option<&'static str> {
         match self {
             Self::FtraceRaw | Self::FtraceSyscalls => Some("mono"),
@@ -138,9 +139,10 @@ pub(crate) enum KernelEvents {
     Calls,
     /// One system call, entry and exit.
     OneCall(&'static str),
-    /// The scheduler's.
+    /// Events of the scheduler.
     Sched,
-    /// The subsystems that a load of processes is full of ([`SUBSYSTEMS`]), and all system calls.
+    /// Events of the subsystems that a load of processes uses most ([`SUBSYSTEMS`]), and all system
+    /// calls.
     Everything,
 }
 
@@ -150,25 +152,25 @@ pub(crate) struct Job<'a> {
     pub(crate) workspace: &'a Workspace,
     pub(crate) events: KernelEvents,
     pub(crate) keep: EventStorage,
-    /// The call whose events are counted separately; empty: none.
+    /// The call whose events are counted separately; empty for none.
     pub(crate) call: &'a str,
     pub(crate) work: Work<'a>,
 }
 
-/// The command.
+/// The command of a job.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Work<'a> {
     /// The workloads' program with these arguments.
     Workload(&'a [String]),
-    /// A command that is measured as a whole: the words in front, then the tracer's processes, then
-    /// the rest.
+    /// A command that is measured as a whole: the words before the tracer's processes, and the
+    /// words after them.
     WholeCommand(&'a [String], &'a [String]),
-    /// This program with these arguments, as they are.
+    /// This program with these arguments, unchanged.
     Command(&'a [String], &'a [String]),
 }
 
 impl Job<'_> {
-    /// Returns the command, with the tracer's processes (0: its parent).
+    /// Returns the command, word by word, with the ids of the tracer's processes (0: its parent).
     fn command(&self, tracers: &str) -> Vec<String> {
         match self.work {
             Work::Workload(arguments) => {
@@ -188,31 +190,31 @@ pub(crate) struct TracedRun {
     pub(crate) stdout: String,
     /// The events in the tracer's own output.
     pub(crate) found: Option<FoundEvents>,
-    /// Marks in it, if the workload makes any.
+    /// The marks in the tracer's own output, if the workload makes any.
     pub(crate) marks: FoundMarks,
-    /// The account of the user events, where these are recorded, too.
+    /// The account of the user events, if they are recorded, too.
     pub(crate) of_user: Option<Account>,
 }
 
 /// The events in a tracer's own output.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FoundEvents {
-    /// Events, of everything that was traced.
+    /// Number of events of all traced processes.
     pub(crate) events: u64,
-    /// Events of the call that is counted separately, where they can be told apart.
+    /// Number of events of the call that is counted separately, if calls can be distinguished.
     pub(crate) of_call: Option<u64>,
-    /// Events that it reports as lost.
+    /// Number of events that the tracer reports as lost.
     pub(crate) lost: u64,
     /// Events that newer ones overwrote, as configured.
     pub(crate) overwritten: u64,
-    /// Bytes of the events; 0: it keeps none.
+    /// Bytes of the events; 0 if the tracer keeps none.
     pub(crate) bytes: u64,
     /// Bytes that the same events would take in LTTng's layout.
     pub(crate) lttng_bytes: Option<u64>,
 }
 
 impl FoundEvents {
-    /// Returns the tracer's own account of all events, whose number only the tracer has.
+    /// Returns the tracer's own account of all events, whose number only the tracer can report.
     pub(crate) const fn account(&self) -> Account {
         Account {
             emitted: self.events + self.lost + self.overwritten,
@@ -223,10 +225,10 @@ impl FoundEvents {
         }
     }
 
-    /// Computes the account of the call's events. Events that are neither there nor reported as
+    /// Computes the account of the call's events. Events that are neither recorded nor reported as
     /// lost make an account that does not add up.
     pub(crate) fn account_of_call(&self, emitted: u64) -> Account {
-        // If calls cannot be told apart, those of other processes are included.
+        // If calls cannot be distinguished, the count includes other processes' calls.
         let recorded = self.of_call.unwrap_or(self.events).min(emitted);
         let missing = emitted - recorded;
         Account {
@@ -240,7 +242,7 @@ impl FoundEvents {
 }
 
 impl TracedRun {
-    /// Computes the account of the workload's marks, by the output of `tracer`.
+    /// Computes the account of the workload's marks, from the output of `tracer`.
     pub(crate) fn account_of_marks(
         &self,
         tracer: KernelTracer,
@@ -259,7 +261,7 @@ impl TracedRun {
         let of =
             |sides, all: Account| made.account(tracer.name(), (&self.marks, sides), keep, &all);
         let mut account = of(sides, found.account())?;
-        // A loss of one tracer does not excuse missing events of the other.
+        // A loss of the kernel tracer does not excuse missing user events, nor the reverse.
         if let Some(of_user) = self.of_user {
             account.add(&of(&[MarkEvent::Allocation], of_user)?);
         }
@@ -281,14 +283,14 @@ impl TracedRun {
     }
 }
 
-/// All kernel tracers that are available here.
+/// All kernel tracers that are available on this machine.
 #[derive(Debug)]
 pub(crate) struct KernelTracers {
     tracefs: std::result::Result<Tracefs, String>,
 }
 
 impl KernelTracers {
-    /// Compiles their programs, and finds tracefs.
+    /// Compiles the workloads' program, and finds tracefs.
     pub(crate) fn set_up(workspace: &Workspace) -> Result<Self> {
         workspace.compile(PROGRAM, &[])?;
         Ok(Self { tracefs: Tracefs::find() })
@@ -352,7 +354,7 @@ mod tests {
         let off = FoundEvents::default();
         let account = off.account_of_call(1000);
         assert!(!account.is_complete() && account.recorded == 0);
-        // Reported losses count as lost; events that are neither there nor reported are missing.
+        // Reported losses count as lost; events that are neither recorded nor reported are missing.
         let some = FoundEvents { events: 900, lost: 99, bytes: 9000, ..FoundEvents::default() };
         assert!(!some.account_of_call(1000).is_complete());
         let some = FoundEvents { lost: 100, ..some };

@@ -26,18 +26,19 @@ const LONG: u32 = 0;
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 
-/// A scanner for marks.
+/// A scanner of pages for marks.
 #[derive(Debug, Default)]
 pub(super) struct PageScanner {
-    /// The entry event of a call: its id, and the offsets of number and first argument.
+    /// The entry event of a system call: its id, and the offsets of the call's number and first
+    /// argument.
     call: Option<(u16, [usize; 2])>,
-    /// The event of a thread's end: its id, and the offset of its name.
+    /// The event of a thread's end: its id, and the offset of the thread's name.
     exit: Option<(u16, usize)>,
     pub(super) marks: FoundMarks,
 }
 
 impl PageScanner {
-    /// Finds the fields of these events that marks need, in an instance.
+    /// Finds the fields of these events that marks need, from the formats in an instance.
     pub(super) fn new(instance: &Instance, events: KernelEvents) -> Result<Self> {
         let format = |event: &str, fields: &[&str]| {
             let path = instance.path(&format!("events/{event}/format"));
@@ -77,13 +78,13 @@ impl PageScanner {
         }
     }
 
-    /// Scans a page; bytes that are not a page have no marks.
+    /// Scans a page for marks; bytes that are not a page have no marks.
     pub(super) fn scan_page(&mut self, page: &[u8]) {
         let Some(commit) = read_array::<8>(page, 8).map(u64::from_le_bytes) else { return };
         let bytes = usize::try_from(commit & COMMIT_MASK).unwrap_or(0);
         let Some(records) = page.get(HEADER_BYTES..HEADER_BYTES + bytes) else { return };
         let mut at = 0;
-        // Each step advances by four bytes at least.
+        // Each step advances by at least four bytes.
         while let Some(head) = read_array::<4>(records, at).map(u32::from_le_bytes) {
             let long = read_array::<4>(records, at + 4).map_or(0, u32::from_le_bytes) as usize;
             let (event, size) = match head & 31 {
@@ -117,12 +118,12 @@ impl PageScanner {
     }
 }
 
-/// Returns the bytes from this position on, if there are enough.
+/// Returns the bytes from the position `at`, if there are enough.
 fn read_array<const BYTES: usize>(bytes: &[u8], at: usize) -> Option<[u8; BYTES]> {
     bytes.get(at..at.checked_add(BYTES)?)?.try_into().ok()
 }
 
-/// Parses the id of an event, and the offsets of these fields, in its `format`.
+/// Parses the id of an event and the offsets of these fields from the event's `format`.
 fn parse_event_format(format: &str, fields: &[&str]) -> Option<(u16, Vec<usize>)> {
     let id = format.lines().find_map(|line| line.strip_prefix("ID: "))?.trim().parse().ok()?;
     let offset = |name: &&str| {
@@ -141,7 +142,7 @@ fn parse_event_format(format: &str, fields: &[&str]) -> Option<(u16, Vec<usize>)
 mod tests {
     use super::*;
 
-    /// Makes a record with this event.
+    /// Makes a record that contains this event.
     fn record_of_event(event: &[u8]) -> Vec<u8> {
         assert!(event.len().is_multiple_of(4));
         [&((event.len() / 4) as u32 | 5 << 5).to_le_bytes(), event].concat()

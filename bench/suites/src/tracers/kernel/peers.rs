@@ -12,13 +12,13 @@ use crate::trace_check::marks::{self, FoundMarks, MadeMarks};
 use crate::tracers::bpftrace::{self, BpftraceOutput};
 use crate::tracers::perf;
 
-/// Their output file, in the scratch folder.
+/// Output file of these programs, in the scratch folder.
 const OUTPUT: &str = "kernel-peer";
-/// Numbers of system calls, by which bpftrace counts.
+/// Numbers of system calls, by which bpftrace counts them.
 const NUMBERS: [(&str, libc::c_long); 2] =
     [("getppid", libc::SYS_getppid), ("openat", libc::SYS_openat)];
 
-/// Runs `perf record -a`, and takes its counts from `perf report --stats`.
+/// Runs `perf record -a`, and reads the counts from `perf report --stats`.
 pub(super) fn run_perf(job: &Job<'_>) -> Result<TracedRun> {
     let output = job.workspace.path(OUTPUT);
     let mut command = perf::record_command(BUFFER_KIB << 10, &output);
@@ -43,7 +43,8 @@ pub(super) fn run_perf(job: &Job<'_>) -> Result<TracedRun> {
     })
 }
 
-/// Marks in a file of perf's: of their threads alone, since it would take long to show all.
+/// Reads the marks in a file of perf, only from the marks' threads, since all events would take
+/// long.
 fn read_perf_marks(file: &Path, made: &MadeMarks) -> Result<FoundMarks> {
     let names: Vec<String> = made.names().collect();
     let mut script = Command::new("perf");
@@ -87,7 +88,7 @@ fn perf_events(events: KernelEvents) -> Vec<String> {
     }
 }
 
-/// Runs bpftrace, which counts: all system calls by their numbers, and all other events together.
+/// Runs bpftrace, which counts all system calls by their numbers, and all other events together.
 pub(super) fn run_bpftrace(job: &Job<'_>) -> Result<TracedRun> {
     let output = job.workspace.path(OUTPUT);
     let mut command =
@@ -104,7 +105,7 @@ pub(super) fn run_bpftrace(job: &Job<'_>) -> Result<TracedRun> {
     })
 }
 
-/// Returns the marks, which bpftrace has counted by argument and by name.
+/// Returns the marks that bpftrace has counted by argument and by name.
 fn bpftrace_marks(results: &BpftraceOutput) -> FoundMarks {
     let mut marks = FoundMarks::default();
     results.counts("@mark_calls").filter_map(|(key, _)| key.parse().ok()).for_each(|argument| {
@@ -143,8 +144,8 @@ fn bpftrace_script(events: KernelEvents) -> String {
     }
 }
 
-/// Sums the maps, with a separate count of the call with that number, or of the one that was
-/// traced.
+/// Sums the maps, with a separate count of the system call with this number, or of the only traced
+/// call.
 fn sum_maps(results: &BpftraceOutput, number: Option<libc::c_long>) -> FoundEvents {
     let number = number.map(|number| number.to_string());
     let each = ["@enter", "@exit"].into_iter().flat_map(|map| results.counts(map));
@@ -157,7 +158,7 @@ fn sum_maps(results: &BpftraceOutput, number: Option<libc::c_long>) -> FoundEven
     FoundEvents { events, lost: results.lost, of_call: Some(of_call), ..FoundEvents::default() }
 }
 
-/// Runs strace, which writes a line for each call: its entry and its exit.
+/// Runs strace, which writes a line for each call, with its entry and exit.
 pub(super) fn run_strace(job: &Job<'_>) -> Result<TracedRun> {
     let output = job.workspace.path(OUTPUT);
     let mut command = Command::new("strace");
@@ -165,7 +166,7 @@ pub(super) fn run_strace(job: &Job<'_>) -> Result<TracedRun> {
     let finished = child::run_for(&mut command, "strace", LIMIT_S)?;
     let text = fs::read_to_string(&output).map_err(Error::io("cannot read what strace wrote"))?;
     let _ = fs::remove_file(&output);
-    // Each line begins with the thread's number.
+    // Each line begins with the id of the thread.
     let is_call = |line: &&str| {
         let rest = line.trim_start_matches(|one: char| one.is_ascii_digit() || one == ' ');
         rest.strip_prefix(job.call).is_some_and(|rest| rest.starts_with('('))
@@ -185,7 +186,7 @@ pub(super) fn run_strace(job: &Job<'_>) -> Result<TracedRun> {
 mod tests {
     use super::*;
 
-    /// Returns the marks that all of these must find.
+    /// Returns the marks that all of these tracers must find.
     fn expected_marks() -> FoundMarks {
         let mut marks = FoundMarks::default();
         marks.add_call(0x4e20_0001);

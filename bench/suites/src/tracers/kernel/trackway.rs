@@ -1,4 +1,4 @@
-//! Trackway itself: `trackway record --kernel`.
+//! Trackway as a kernel tracer: `trackway record --kernel`.
 
 use std::process::Command;
 
@@ -17,7 +17,8 @@ use crate::tracers::trackway::{
 /// Folder of traces, in the scratch folder.
 const TRACE_FOLDER: &str = "kernel-trace";
 
-/// Checks by a trial recording that it works here; else returns the reason.
+/// Checks by a trial recording that Trackway can record kernel events; otherwise returns the
+/// reason.
 pub(super) fn check_availability(
     workspace: &Workspace,
     tracer: KernelTracer,
@@ -38,13 +39,13 @@ pub(super) fn check_availability(
     })
 }
 
-/// Returns the first words of a recorder's message that give a reason.
+/// Returns the first words of a recorder's message, which give a reason.
 fn failure_reason(message: &str) -> &str {
     let line = message.lines().nth(1).unwrap_or("it fails").trim_start_matches("trackway: ");
     line.trim_start_matches("error: ")
 }
 
-/// Returns the recording's command, without the traced command.
+/// Returns the command of the recording, without the traced command.
 fn record_command(
     workspace: &Workspace,
     tracer: KernelTracer,
@@ -90,7 +91,7 @@ fn kernel_patterns(events: KernelEvents) -> String {
     }
 }
 
-/// Runs a job, recorded.
+/// Runs a job under Trackway.
 pub(super) fn run(tracer: KernelTracer, job: &Job<'_>) -> Result<TracedRun> {
     job.workspace.clear(TRACE_FOLDER);
     let mut command = record_command(job.workspace, tracer, job.events, job.keep);
@@ -100,7 +101,8 @@ pub(super) fn run(tracer: KernelTracer, job: &Job<'_>) -> Result<TracedRun> {
     let found = count::count_trace(&trace.join("kernel"), job.call)?;
     let (mut found, mut marks) =
         found.ok_or_else(|| Error::output(tracer.name(), "there is no trace"))?;
-    // Losses that belong to no stream are in the summary only, and overwritten events in no trace.
+    // Losses that belong to no stream are only in the summary, and overwritten events are in no
+    // trace.
     let said = read_kernel_summary(&trace)?;
     said.check_count("recorded", said.recorded, found.events)?;
     (found.lost, found.overwritten) = (said.lost, said.overwritten);

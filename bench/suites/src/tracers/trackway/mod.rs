@@ -1,4 +1,4 @@
-//! Trackway itself, through its own command, as a user runs it: `trackway record -- WORKLOAD`.
+//! Trackway through its own command, as a user runs it: `trackway record -- WORKLOAD`.
 
 mod parts;
 
@@ -36,21 +36,21 @@ const CXX_PROGRAM: &str = "trackway-cxx";
 /// Folder of traces, in the scratch folder.
 const TRACE_FOLDER: &str = "trackway-trace";
 
-/// The way in which events are written.
+/// The writer path of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Variant {
-    /// No events: the library is there, a session is not.
+    /// No events: the program has the library, but there is no session.
     Off,
     /// By restartable sequences.
     Sequence,
-    /// By claims, as where there are no restartable sequences.
+    /// By claims, the writer path without restartable sequences.
     Claim,
     /// By the 2012 paper's reserve and commit.
     Lockless,
 }
 
 impl Variant {
-    /// Returns its name on Trackway's command line.
+    /// Returns the name of the writer path on Trackway's command line.
     const fn reserve(self) -> &'static str {
         match self {
             Self::Off | Self::Sequence => "rseq",
@@ -63,7 +63,7 @@ impl Variant {
 /// The latest run.
 #[derive(Debug)]
 struct LatestRun {
-    /// By thread.
+    /// Number of events of each thread.
     emitted: Vec<u64>,
     payload: Payload,
 }
@@ -82,9 +82,9 @@ impl LatestRun {
 #[derive(Debug)]
 pub(crate) struct Trackway {
     variant: Variant,
-    /// The workload's program.
+    /// Name of the workload's program.
     program: &'static str,
-    /// True if it is only measured with text.
+    /// True if the adapter is only measured with formatted text.
     is_printf: bool,
     latest: Option<LatestRun>,
 }
@@ -120,7 +120,7 @@ impl Trackway {
         Self { variant, program, is_printf: true, latest: None }
     }
 
-    /// Makes the adapter of an event after more than thirty others, and no other case.
+    /// Makes the adapter for the only case of an event after more than thirty others.
     pub(crate) const fn among_many() -> Self {
         Self::new(Variant::Sequence, MANY_PROGRAM)
     }
@@ -134,7 +134,7 @@ impl Trackway {
         Self::new(Variant::Off, RUST_PROGRAM)
     }
 
-    /// Makes the default adapter from Rust.
+    /// Makes the adapter from Rust, with the default writer path.
     pub(crate) const fn rust() -> Self {
         Self::new(Variant::Sequence, RUST_PROGRAM)
     }
@@ -148,7 +148,7 @@ impl Trackway {
         Self::new(Variant::Off, CXX_PROGRAM)
     }
 
-    /// Makes the default adapter from C++.
+    /// Makes the adapter from C++, with the default writer path.
     pub(crate) const fn cxx() -> Self {
         Self::new(Variant::Sequence, CXX_PROGRAM)
     }
@@ -164,9 +164,9 @@ impl Trackway {
         }
     }
 
-    /// Returns the folder of the window that it uses. Events that a window has registered stay in
-    /// it, and have ids before the program begins. So cases with many events use a new window each
-    /// time, in which they get ids in their own order.
+    /// Returns the folder of the adapter's window. Events that a window has registered stay there,
+    /// and have ids before the program begins. So cases with many events use a new window each
+    /// time, in which the events get ids in their own order.
     fn window_dir(&self, workspace: &Workspace) -> Result<PathBuf> {
         if !self.is_among_many() {
             return Ok(workspace.window_dir().to_owned());
@@ -226,13 +226,13 @@ impl Tracer for Trackway {
             return *case == Case::SIMPLEST;
         }
         match self.variant {
-            // Rust has no formatted events: a `format!` is a value like any other.
+            // Rust has no formatted events: the result of `format!` is an ordinary value.
             Variant::Off if self.is_rust() => {
                 case.context == Context::None && case.payload.is_in_table()
             }
             Variant::Off => case.context == Context::None && case.payload != Payload::Printf,
             Variant::Sequence if self.is_rust() => case.payload.is_in_table(),
-            // The work that the C++ header adds to C's is in its arguments, for any threads and
+            // The additional work of the C++ header depends only on arguments, not on threads and
             // contexts.
             Variant::Sequence if self.is_cxx() => {
                 case.threads == 1
@@ -259,7 +259,8 @@ impl Tracer for Trackway {
                 workspace.tools.include.as_ref().map(|path| format!("-I{}", path.display()));
             let object = workspace.compile_cxx(self.program, &include.unwrap_or_default())?;
             flags.push(object.display().to_string());
-            // The C++ library within, so that loading it does not count as the program's start.
+            // The C++ library is linked statically, so that its loading does not count as the
+            // program's start.
             flags.extend(["-Wl,-Bstatic", "-lstdc++", "-Wl,-Bdynamic"].map(str::to_owned));
         }
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();

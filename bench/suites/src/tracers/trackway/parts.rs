@@ -1,4 +1,4 @@
-//! The parts of Trackway that the adapter and other benches need: its header and library, a window
+//! The parts of Trackway that the adapter and other modules use: the header and library, a window
 //! of the bench, and the summary of a recording.
 
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -13,19 +13,19 @@ use trackway_bench_engine::tracer::Availability;
 use crate::trace_check::{self, RecorderSummary};
 use crate::tracers::baseline::check_compiler;
 
-/// Sets the trace of `trackway record`, and the file of its summary next to it.
+/// Sets the trace of `trackway record`, and the summary file next to the trace.
 pub(crate) fn set_trace_output(command: &mut Command, trace: &Path) {
     command.arg("-o").arg(trace).arg("--summary-json").arg(summary_path(trace));
 }
 
-/// Returns the path of the summary of the recording into this folder.
+/// Returns the path of the summary of the recording into the folder `trace`.
 fn summary_path(trace: &Path) -> PathBuf {
     let mut path = trace.as_os_str().to_owned();
     path.push(".json");
     path.into()
 }
 
-/// Returns the summary of the user events of a recording into this folder.
+/// Returns the summary of the user events of the recording into the folder `trace`.
 ///
 /// # Errors
 ///
@@ -43,12 +43,12 @@ pub(crate) fn read_kernel_summary(trace: &Path) -> Result<RecorderSummary> {
     RecorderSummary::read(&summary_path(trace), "kernel")
 }
 
-/// Computes the account of a recording, by its summary and by the trace.
+/// Computes the account of a recording from its summary and its trace.
 pub(crate) fn account_of_trace(trace: &Path, emitted: u64) -> Result<Account> {
     account_of_streams(trace, &read_summary(trace)?, emitted)
 }
 
-/// Computes the account of the streams in this folder, which is all of the trace or a part of it.
+/// Computes the account of the streams in this folder, which may be a part of the trace.
 pub(crate) fn account_of_streams(
     streams: &Path,
     summary: &RecorderSummary,
@@ -76,7 +76,7 @@ pub(crate) fn link_flags(workspace: &Workspace) -> Result<Vec<String>> {
     else {
         return Err(Error::output("trackway", "its header and library are not found"));
     };
-    // A checkout may not have the library under the name that programs load it by.
+    // A checkout may lack the file name under which programs load the library.
     let folder = workspace.path("lib");
     create_private_dir(&folder)?;
     for name in ["libtrackway.so", "libtrackway.so.1"] {
@@ -89,11 +89,11 @@ pub(crate) fn link_flags(workspace: &Workspace) -> Result<Vec<String>> {
     Ok(vec![
         format!("-I{}", include.display()),
         format!("-L{folder}"),
-        // The program refers to it only weakly: some linkers would leave it out.
+        // The program has only weak references to the library: some linkers would leave it out.
         "-Wl,--no-as-needed".to_owned(),
         "-ltrackway".to_owned(),
         format!("-Wl,-rpath,{folder}"),
-        // The path precedes LD_LIBRARY_PATH, which may have another version.
+        // The path must precede LD_LIBRARY_PATH, which may contain another version.
         "-Wl,--disable-new-dtags".to_owned(),
     ])
 }
@@ -122,9 +122,9 @@ pub(crate) fn check_availability(tools: &BuildTools, has_compiler: bool) -> Avai
     }
 }
 
-/// Returns the memory of the files in `folder`: their blocks, not their lengths.
+/// Returns the allocated memory of the files in `folder`: their blocks, not their lengths.
 pub(crate) fn allocated_bytes(folder: &Path) -> Result<u64> {
-    /// Unit of `st_blocks`, whatever the file system's block is: stat(2).
+    /// Unit of `st_blocks`, for any block size of the file system: stat(2).
     const BLOCK_BYTES: u64 = 512;
     let what = || format!("cannot read {folder:?}");
     let mut bytes = 0;

@@ -1,8 +1,8 @@
-//! Trackway's events, as a Rust program has them: the loops of trackway.c.
+//! Trackway's events in a Rust program: the loops of trackway.c.
 
 use std::hint::black_box;
 
-/// Emits one number.
+/// Emits events with one number.
 #[unsafe(no_mangle)]
 pub extern "C" fn rust_number(first: u64, count: u64) {
     for i in first..first + count {
@@ -10,7 +10,7 @@ pub extern "C" fn rust_number(first: u64, count: u64) {
     }
 }
 
-/// Emits a string of 15 bytes, whose length the compiler cannot know, and two numbers.
+/// Emits events with a string of 15 bytes, whose length is opaque to the compiler, and two numbers.
 #[unsafe(no_mangle)]
 pub extern "C" fn rust_record(first: u64, count: u64) {
     for i in first..first + count {

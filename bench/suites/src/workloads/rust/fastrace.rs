@@ -1,5 +1,5 @@
-//! Events of fastrace, as its users write them: in spans, the number as a property, which is text.
-//! Its own collector brings them to a reporter, which counts.
+//! Events of fastrace, as its users write them: in spans, with the number as a text property.
+//! fastrace's collector passes them to a reporter, which counts.
 
 use std::hint::black_box;
 use std::sync::Once;
@@ -9,13 +9,13 @@ use fastrace::collector::{Config, Reporter, SpanContext, SpanRecord};
 use fastrace::local::LocalSpan;
 use fastrace::{Event, Span};
 
-/// Events of one span, as a request has them.
+/// Number of events of one span, as in a request.
 const EVENTS_OF_SPAN: u64 = 100;
 
 static EVENTS: AtomicU64 = AtomicU64::new(0);
 static SUM: AtomicU64 = AtomicU64::new(0);
 
-/// Counts the events that arrive, and adds their numbers up.
+/// Counts the events that arrive, and adds up their numbers.
 struct Counts;
 
 impl Reporter for Counts {

@@ -1,7 +1,7 @@
-//! One span after the other, each with a number, as the users of each tracer write them.
+//! Successive spans, each with a number, as the users of each tracer write them.
 //!
-//! A tracer's set-up before its first span happens when its loop is entered for the first time, in
-//! the batches that do not count.
+//! A tracer's set-up happens when its loop is entered for the first time, in the batches that are
+//! not counted.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -75,10 +75,10 @@ mod fastrace_spans {
     use fastrace::collector::{Config, Reporter, SpanContext, SpanRecord};
     use fastrace::local::LocalSpan;
 
-    /// Spans of one trace, as a request has them.
+    /// Number of spans of one trace, as in a request.
     const SPANS_OF_TRACE: u64 = 100;
 
-    /// Takes the spans, and does nothing with them.
+    /// A reporter that discards the spans.
     struct Nowhere;
 
     impl Reporter for Nowhere {
@@ -99,7 +99,7 @@ mod fastrace_spans {
         }
     }
 
-    /// Emits fastrace's spans, with the number as a property: a text.
+    /// Emits fastrace's spans, with the number as a text property.
     #[unsafe(no_mangle)]
     pub extern "C" fn spans_fastrace(first: u64, count: u64) {
         in_traces(first, count, |number| {
@@ -123,8 +123,7 @@ mod fastrace_spans {
 mod tracy_spans {
     use std::hint::black_box;
 
-    /// Emits Tracy's spans, without a profiler that takes them; with the number as the zone's
-    /// value.
+    /// Emits Tracy's spans, without a connected profiler; the number is the zone's value.
     #[unsafe(no_mangle)]
     pub extern "C" fn spans_tracy(first: u64, count: u64) {
         super::once(|| drop(tracy_client::Client::start()));

@@ -1,8 +1,8 @@
-//! Points of a plot of Tracy, as its users write them: a number with its time is the smallest event
-//! of Tracy. It keeps them in memory until a viewer connects: none does while events are measured;
-//! afterwards the bench connects, and counts the events that arrive.
+//! Points of a plot of Tracy, as its users write them: a number with its time is Tracy's smallest
+//! event. Tracy keeps events in memory until a viewer connects. No viewer connects during the
+//! measurement; afterwards the bench connects, and counts the events that arrive.
 //!
-//! Tracy's protocol is that of the version in Cargo.lock, by its sources: TracyProtocol.hpp,
+//! The protocol is that of Tracy's version in Cargo.lock, from its sources: TracyProtocol.hpp,
 //! TracyQueue.hpp. Another version rejects the connection, and any unknown item is an error.
 
 use std::error::Error;
@@ -15,17 +15,17 @@ const PROTOCOL: u32 = 82;
 /// The greeting of a viewer, and the expected answer.
 const GREETING: &[u8] = b"TracyPrf";
 const WELCOME: u8 = 1;
-/// Bytes of the message of welcome, and where in it the process's number is.
+/// Bytes of the welcome message, and offset of the process id in it.
 const WELCOME_BYTES: usize = 1170;
 const PID_AT: usize = 48;
-/// Most bytes of a block, compressed and not.
+/// Most bytes of an uncompressed block, and of a compressed block.
 const BLOCK_BYTES: usize = 256 * 1024;
 const COMPRESSED_BYTES: usize = BLOCK_BYTES + BLOCK_BYTES / 255 + 16;
-/// Largest distance of a reference from a block to the blocks before.
+/// Largest distance of a reference from a block to earlier blocks.
 const HISTORY_BYTES: usize = 64 * 1024;
-/// Longest silence of the client.
+/// Longest time without data from the client.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Kind of an item that is a number with its time.
+/// Kind of an item with a number and its time.
 const PLOT: u8 = 57;
 
 /// Emits events.
@@ -47,7 +47,7 @@ pub extern "C" fn peer_arrived(emitted: u64) {
     eprintln!("arrived {} {}", arrived.events, arrived.sum);
 }
 
-/// Numbers that have arrived.
+/// Numbers of the events that have arrived.
 #[derive(Default)]
 struct Arrived {
     events: u64,
@@ -55,7 +55,7 @@ struct Arrived {
 }
 
 impl Arrived {
-    /// Takes them until there are as many as were emitted.
+    /// Receives events until as many have arrived as were emitted.
     fn take(&mut self, emitted: u64) -> Result<(), Box<dyn Error>> {
         let port: u16 = std::env::var("TRACY_PORT")?.parse()?;
         let mut stream = connect(port)?;
@@ -94,7 +94,7 @@ impl Arrived {
     }
 }
 
-/// Connects to it: a thread of its own begins to listen at some time after the first event.
+/// Connects to the client, whose separate thread begins to listen some time after the first event.
 fn connect(port: u16) -> io::Result<TcpStream> {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -107,17 +107,17 @@ fn connect(port: u16) -> io::Result<TcpStream> {
     }
 }
 
-/// Bytes of the first item, if it is of a kind that may come.
+/// Returns the bytes of the first item, if its kind is known.
 fn item_bytes(items: &[u8]) -> Option<usize> {
     Some(match *items.first()? {
         PLOT => 25,
-        // The thread of the following items; a sign of life.
+        // The thread of the following items; a keep-alive.
         75 => 5,
         74 => 1,
-        // The load of the whole machine; where a CPU is in it.
+        // The load of the whole machine; the place of a CPU in the topology.
         97 => 13,
         111 => 17,
-        // A message, whose text comes before it.
+        // A message, whose text precedes it.
         2 => 10,
         114 => 2 + usize::from(*items.get(1)?),
         112 => 3 + 256 + usize::from(u16::from_le_bytes([*items.get(1)?, *items.get(2)?])),
@@ -125,7 +125,7 @@ fn item_bytes(items: &[u8]) -> Option<usize> {
     })
 }
 
-/// Blocks, each compressed with references to those before.
+/// Blocks, each compressed with references to earlier blocks.
 struct Blocks {
     stream: TcpStream,
     history: Vec<u8>,

@@ -6,9 +6,9 @@
 //! writes the valid copy**, so every reader finds a whole value.
 //!
 //! A set writes the other copy and makes it valid by one instruction, if the state is unchanged.
-//! Then it does the same once more, with the first copy. So the copy that is valid at its end is
-//! the one that was valid at its beginning. A set that it has interrupted continues to write the
-//! invalid copy, finds another state, and starts again. A reader compares the state, too.
+//! Then the set repeats this with the first copy. So the same copy is valid before and after a set.
+//! An interrupted set continues to write the invalid copy, finds another state, and starts again. A
+//! reader compares the state, too.
 
 use core::sync::atomic::{Ordering, compiler_fence};
 
@@ -54,7 +54,7 @@ const _: () = assert!(VALUES_BYTES == 240);
 
 tls::define!("trackway_values", bytes = VALUES_BYTES, alignment = 8);
 
-/// Returns the calling thread's values, as [`crate::state::thread::current_thread`] does its line.
+/// Returns the address of the calling thread's values.
 #[inline(always)]
 fn thread_values() -> *mut Values {
     tls::address_of!("trackway_values")
@@ -82,7 +82,7 @@ impl Value {
     /// Makes a string of these bytes, up to their first NUL, cut to the slot's size.
     ///
     /// # Safety
-    /// `text` is null, or points to `length` bytes, or to a NUL before.
+    /// `text` is null, or points to `length` bytes, or to fewer bytes and a NUL.
     pub(super) unsafe fn text(text: *const u8, length: usize) -> Self {
         let (text, length) =
             if text.is_null() { (NULL.as_ptr(), NULL.len()) } else { (text, length) };
@@ -121,7 +121,7 @@ impl Value {
         for (bytes, word) in bytes.chunks_exact_mut(8).zip(self.words) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
-        // Also after `put` with arbitrary words.
+        // Ends the string even if a restored value has arbitrary words.
         bytes[TEXT_BYTES - 1] = 0;
         let length = bytes.iter().position(|&byte| byte == 0);
         (bytes, length.unwrap_or(TEXT_BYTES - 1))
@@ -153,7 +153,7 @@ fn append_ellipsis(bytes: &mut [u8; TEXT_BYTES], mut length: usize) {
     }
 }
 
-/// Sets the calling thread's value.
+/// Sets the calling thread's value of a context.
 pub(super) fn set_value(place: ContextIndex, value: Value) {
     let values = thread_values();
     let (number, text) = (place.index(), place.index().wrapping_sub(NUMBERS_MAX));
@@ -168,9 +168,9 @@ pub(super) fn set_value(place: ContextIndex, value: Value) {
     }
 }
 
-/// Clears the calling thread's value.
+/// Clears the calling thread's value of a context.
 pub(super) fn clear_value(place: ContextIndex) {
-    // SAFETY: as in `set`.
+    // SAFETY: the state is the calling thread's own.
     unsafe {
         let state = state_of(place);
         for _ in 0..TRIES_MAX {
@@ -184,12 +184,12 @@ pub(super) fn clear_value(place: ContextIndex) {
     }
 }
 
-/// Returns the calling thread's value, if it has one.
+/// Returns the calling thread's value of a context, if it has one.
 #[inline]
 pub(crate) fn read_value(place: ContextIndex) -> Option<Value> {
     let values = thread_values();
     let (number, text) = (place.index(), place.index().wrapping_sub(NUMBERS_MAX));
-    // SAFETY: as in `set`.
+    // SAFETY: the thread's own values, for as long as it runs; indices are in bounds.
     unsafe {
         if place.is_text() {
             let slot = (&raw mut (*values).texts).cast::<Slot<TEXT_WORDS>>().add(text);
@@ -204,7 +204,7 @@ pub(crate) fn read_value(place: ContextIndex) -> Option<Value> {
 fn state_of(place: ContextIndex) -> *mut u64 {
     let values = thread_values();
     let (number, text) = (place.index(), place.index().wrapping_sub(NUMBERS_MAX));
-    // SAFETY: as in `set`.
+    // SAFETY: the thread's own values, for as long as it runs; indices are in bounds.
     unsafe {
         if place.is_text() {
             &raw mut (*values).texts[text].state
@@ -218,20 +218,19 @@ impl<const WORDS: usize> Slot<WORDS> {
     /// Sets the slot's value.
     ///
     /// # Safety
-    /// It is the calling thread's.
+    /// The slot is the calling thread's.
     unsafe fn set(slot: *mut Self, value: [u64; WORDS]) {
-        // Returns if handlers set the slot all the time: their value is as recent as this one.
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller upholds the same contract.
         if !unsafe { Self::write_inactive_copy(slot, |_| (value, SET)) } {
             return; // a handler's value is as recent as this one
         }
-        // Once more, with the value that is valid now, which may be a handler's, or none.
-        // SAFETY: as above.
+        // Writes the valid value, which may be a handler's or none, to the other copy, too.
+        // SAFETY: the caller upholds the same contract.
         if !unsafe {
             Self::write_inactive_copy(slot, |state| (Self::valid_copy(slot, state), state & SET))
         } {
             // An interrupted set may write the valid copy.
-            // SAFETY: as above.
+            // SAFETY: the caller's slot, of the calling thread.
             unsafe {
                 let state = &raw mut (*slot).state;
                 state.write_volatile(state.read_volatile() & !SET);
@@ -239,18 +238,18 @@ impl<const WORDS: usize> Slot<WORDS> {
         }
     }
 
-    /// Writes the invalid copy, with the value for a state, and makes it valid. Returns false if
-    /// handlers have been faster each time.
+    /// Writes the invalid copy, with the value for a state, and makes that copy valid. Returns
+    /// false if handlers have been faster each time.
     ///
     /// # Safety
-    /// It is the calling thread's.
+    /// The slot is the calling thread's.
     #[inline(always)]
     unsafe fn write_inactive_copy(
         slot: *mut Self,
         mut value: impl FnMut(u64) -> ([u64; WORDS], u64),
     ) -> bool {
         for _ in 0..TRIES_MAX {
-            // SAFETY: the caller's promise; handlers on the same thread see, at each instruction,
+            // SAFETY: the caller's slot; handlers on this thread observe, at each instruction,
             // everything before it.
             unsafe {
                 let state = &raw mut (*slot).state;
@@ -261,8 +260,8 @@ impl<const WORDS: usize> Slot<WORDS> {
                 for (index, word) in words.into_iter().enumerate() {
                     copy.add(index).write_volatile(word);
                 }
-                // ORDERING: SeqCst, for the compiler alone: a handler on this thread sees the words
-                // before the state.
+                // ORDERING: SeqCst, for the compiler alone: a handler on this thread finds the
+                // words before the state.
                 compiler_fence(Ordering::SeqCst);
                 let next =
                     ((now & !(SET | COPY)) | is_set | (now & COPY ^ COPY)).wrapping_add(STEP);
@@ -287,19 +286,20 @@ impl<const WORDS: usize> Slot<WORDS> {
     /// Returns the slot's value, if it has one.
     ///
     /// # Safety
-    /// It is the calling thread's.
+    /// The slot is the calling thread's.
     #[inline(always)]
     unsafe fn get(slot: *mut Self) -> Option<[u64; WORDS]> {
         for _ in 0..TRIES_MAX {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller upholds the contract.
             let state = unsafe { (&raw mut (*slot).state).read_volatile() };
             if state & SET == 0 {
                 return None;
             }
             let words = Self::valid_copy(slot, state);
-            // ORDERING: SeqCst, for the compiler alone: the words are read before the second look.
+            // ORDERING: SeqCst, for the compiler alone: keeps the words before the second load of
+            // the state.
             compiler_fence(Ordering::SeqCst);
-            // SAFETY: as above.
+            // SAFETY: the caller's slot, of the calling thread.
             if unsafe { (&raw mut (*slot).state).read_volatile() } == state {
                 return Some(words);
             }
@@ -308,8 +308,8 @@ impl<const WORDS: usize> Slot<WORDS> {
     }
 }
 
-/// Replaces `expected` by `next`, in one instruction. Returns false if the word holds something
-/// else. Without a lock prefix: other threads do not see it.
+/// Replaces `expected` by `next`, in one instruction. Returns false if the word holds another
+/// value. Needs no lock prefix, because other threads do not access the word.
 ///
 /// # Safety
 /// The word is the calling thread's.

@@ -1,5 +1,5 @@
-//! Values are whole whatever a signal handler does: here it interrupts at each place where a value
-//! is partly written.
+//! Tests that values are whole when a signal handler interrupts at each place where a value is
+//! partly written.
 
 extern crate std;
 
@@ -10,7 +10,7 @@ use super::*;
 const NUMBER: usize = NUMBERS_MAX - 1;
 
 fn text_value(text: &str) -> Value {
-    // SAFETY: it has as many bytes.
+    // SAFETY: the string has as many bytes.
     unsafe { Value::text(text.as_ptr(), text.len()) }
 }
 
@@ -56,14 +56,14 @@ fn strings_are_cut_where_there_is_no_room() {
     assert_eq!(read_string(place).as_deref(), Some("(null)"));
 }
 
-/// RUN a set that a handler interrupts after its look at the state; the handler reads, sets,
+/// RUN a set that a handler interrupts after the set has read the state; the handler reads, sets,
 /// clears, or sets and restores. EXPECT that the handler finds a whole value, that its result stays
 /// until the interrupted set ends, and that the set's value is there then.
 #[test]
 fn a_handler_that_interrupts_a_set_finds_a_whole_value() {
     let place = ContextIndex::new(NUMBERS_MAX + 1).unwrap();
     let value = |word: u64| Value::from_words([word; TEXT_WORDS]);
-    // SAFETY: there are as many slots of strings.
+    // SAFETY: a thread has at least two slots for strings.
     let slot = unsafe { (&raw mut (*thread_values()).texts).cast::<Slot<TEXT_WORDS>>().add(1) };
     for what in 0..4 {
         set_value(place, value(1));
@@ -89,7 +89,7 @@ fn a_handler_that_interrupts_a_set_finds_a_whole_value() {
             }
             ([2; TEXT_WORDS], SET)
         };
-        // SAFETY: it is this thread's.
+        // SAFETY: the slot is this thread's.
         assert!(unsafe { Slot::write_inactive_copy(slot, turn) });
         assert_eq!(calls, if what == 0 { 1 } else { 2 }, "{what}");
         assert_eq!(read_value(place), Some(value(2)));
@@ -102,13 +102,13 @@ fn a_handler_that_interrupts_a_set_finds_a_whole_value() {
 fn a_set_that_is_always_interrupted_ends() {
     let place = ContextIndex::new(NUMBERS_MAX + 1).unwrap();
     let value = |word: u64| Value::from_words([word; TEXT_WORDS]);
-    // SAFETY: there are as many slots of strings.
+    // SAFETY: a thread has at least two slots for strings.
     let slot = unsafe { (&raw mut (*thread_values()).texts).cast::<Slot<TEXT_WORDS>>().add(1) };
     let turn = |_| {
         set_value(place, value(5));
         ([2; TEXT_WORDS], SET)
     };
-    // SAFETY: it is this thread's.
+    // SAFETY: the slot is this thread's.
     assert!(!unsafe { Slot::write_inactive_copy(slot, turn) });
     assert_eq!(read_value(place), Some(value(5)));
 }

@@ -1,4 +1,4 @@
-//! A few bytes of a string at once, up to its NUL.
+//! Reads a few bytes of a string at once, up to its NUL.
 //!
 //! Invariant: a page is read only if it holds a byte before the NUL, or the NUL itself. Bytes after
 //! the NUL are read but have no meaning, as in the C library's strlen(3).
@@ -8,11 +8,11 @@ use core::arch::x86_64::{__m128i, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_setzero
 
 /// Bytes of a chunk.
 pub(super) const CHUNK_BYTES: usize = 16;
-/// Bytes of the smallest pages.
+/// Size of the smallest pages, in bytes.
 #[cfg(target_arch = "x86_64")]
 const PAGE_BYTES: usize = 4096;
 
-/// A chunk: on x86-64 in a register that every processor has.
+/// A chunk of a string: on x86-64 in an SSE2 register, which every processor has.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
 #[repr(transparent)]
@@ -24,17 +24,17 @@ pub(super) struct Chunk(__m128i);
 pub(super) struct Chunk([u8; CHUNK_BYTES]);
 
 impl Chunk {
-    /// Reads the bytes from `from` on.
+    /// Reads a chunk of the string at `from`.
     ///
     /// # Safety
-    /// There is a string.
+    /// A string that ends with a NUL is at `from`.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) unsafe fn read_string(from: *const u8) -> Self {
         if from.addr() % PAGE_BYTES > PAGE_BYTES - CHUNK_BYTES {
             // SAFETY: by contract.
             let bytes = unsafe { read_string_by_bytes(from) };
-            // SAFETY: such a register holds any bytes.
+            // SAFETY: an `__m128i` holds any bytes.
             return Self(unsafe { core::mem::transmute::<[u8; CHUNK_BYTES], __m128i>(bytes) });
         }
         let chunk: __m128i;
@@ -51,17 +51,17 @@ impl Chunk {
         Self(chunk)
     }
 
-    /// Reads the bytes from `from` on, without such a register.
+    /// Reads a chunk of the string at `from`, without an SSE2 register.
     ///
     /// # Safety
-    /// There is a string.
+    /// A string that ends with a NUL is at `from`.
     #[cfg(not(target_arch = "x86_64"))]
     pub(super) unsafe fn read_string(from: *const u8) -> Self {
         // SAFETY: by contract.
         Self(unsafe { read_string_by_bytes(from) })
     }
 
-    /// Returns the number of bytes before the first NUL; all, if there is none.
+    /// Returns the number of bytes before the first NUL; the chunk's size if there is no NUL.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn count_before_nul(self) -> usize {
@@ -70,7 +70,7 @@ impl Chunk {
         (is_nul | 1 << CHUNK_BYTES).trailing_zeros() as usize
     }
 
-    /// Returns the number of bytes before the first NUL; all, if there is none.
+    /// Returns the number of bytes before the first NUL; the chunk's size if there is no NUL.
     #[cfg(not(target_arch = "x86_64"))]
     pub(super) fn count_before_nul(self) -> usize {
         self.0.iter().position(|&byte| byte == 0).unwrap_or(CHUNK_BYTES)
@@ -80,13 +80,13 @@ impl Chunk {
 /// Reads the bytes of a string up to its NUL, followed by zeros.
 ///
 /// # Safety
-/// There is a string.
+/// A string that ends with a NUL is at `from`.
 #[cfg_attr(target_arch = "x86_64", cold)]
 #[inline(never)]
 unsafe fn read_string_by_bytes(from: *const u8) -> [u8; CHUNK_BYTES] {
     let mut bytes = [0; CHUNK_BYTES];
     for (index, byte) in bytes.iter_mut().enumerate() {
-        // SAFETY: there was no NUL before.
+        // SAFETY: no earlier byte is a NUL, so the string continues.
         *byte = unsafe { from.wrapping_add(index).read() };
         if *byte == 0 {
             break;
@@ -99,8 +99,8 @@ unsafe fn read_string_by_bytes(from: *const u8) -> [u8; CHUNK_BYTES] {
 mod tests {
     use super::*;
 
-    /// READ strings at every place of a page's end, before an unreadable page. EXPECT all of each,
-    /// and no fault.
+    /// READ strings at every distance from a page's end, before an unreadable page. EXPECT that
+    /// each string is read completely, without a fault.
     #[test]
     fn nothing_is_read_behind_the_last_page() {
         const PAGE: usize = 4096;

@@ -1,9 +1,9 @@
-//! Plans on events that are not staged: the fields are still in the program's memory.
+//! Evaluation of plans on events that are not staged: the fields are still in the program's memory.
 //!
-//! Before a filter runs, each field that it takes is read or copied once, because another thread
-//! may be writing to it. Other fields are not read. Strings and sequences are copied to a buffer.
-//! If they do not fit, or are so long that staging may cut them, the event is staged as usual. So
-//! filters give the same verdict in both ways.
+//! Before a filter runs, each field that the filter needs is read or copied once, because another
+//! thread may be writing to it. Other fields are not read. Strings and sequences are copied to a
+//! buffer. If they do not fit, or are so long that staging may cut them, the event is staged as
+//! usual. So filters give the same verdict for staged and unstaged events.
 
 mod chunk;
 
@@ -21,7 +21,7 @@ use crate::abi::Argument;
 use crate::app_contexts;
 use crate::contexts;
 
-/// Bytes of the buffer: some chunks.
+/// Bytes of the buffer: a multiple of a chunk.
 const BUFFER_BYTES: usize = 1024 + PROCNAME_BYTES.next_multiple_of(CHUNK_BYTES);
 /// Bytes of the largest scalar.
 const SCALAR_BYTES_MAX: usize = 8;
@@ -30,7 +30,7 @@ const _: () = assert!(BUFFER_BYTES.is_multiple_of(CHUNK_BYTES));
 
 /// The reason why a frame is not filled.
 enum FrameError {
-    /// The event is not one for the filter.
+    /// The filter does not apply to the event.
     Inapplicable,
     /// The buffer is full.
     NoRoom,
@@ -39,12 +39,12 @@ enum FrameError {
 /// The buffer for copies, one after the other; the thread's name comes first.
 ///
 /// Each copy begins with a chunk of its own and is written by chunks, so a filter that reads a few
-/// bytes of a short one finds them in one store. (A load that takes bytes from several stores waits
-/// for the cache.)
+/// bytes of a short copy finds them in one store. (A load that takes bytes from several stores
+/// waits for the cache.)
 #[repr(C, align(16))]
 struct CopyBuffer {
     bytes: [MaybeUninit<u8>; BUFFER_BYTES],
-    /// A multiple of a chunk; everything before it is written.
+    /// Number of used bytes: a multiple of a chunk. All bytes before it are written.
     used: usize,
     /// Maximum bytes of one field.
     uncut_bytes: usize,
@@ -56,10 +56,10 @@ impl CopyBuffer {
         Self { bytes, used: 0, uncut_bytes }
     }
 
-    /// Copies `size` bytes. Returns their place.
+    /// Copies `size` bytes. Returns the offset of the copy.
     ///
     /// # Safety
-    /// There are as many bytes at `from`, which may be null if there are none.
+    /// `from` has `size` readable bytes, and may be null if `size` is 0.
     #[inline]
     unsafe fn copy(&mut self, from: *const u8, size: usize) -> Result<u32, FrameError> {
         let at = self.used;
@@ -76,17 +76,17 @@ impl CopyBuffer {
         Ok(at as u32)
     }
 
-    /// Copies a string up to its NUL, reading each byte once. Returns its place and its length.
+    /// Copies a string up to its NUL, reading each byte once. Returns the copy's offset and length.
     ///
     /// # Safety
-    /// There is a string at `from`.
+    /// A string that ends with a NUL is at `from`.
     #[inline]
     unsafe fn copy_string(&mut self, from: *const u8) -> Result<(u32, usize), FrameError> {
         let (at, most) = (self.used, self.free_bytes());
         let mut length = 0;
         // Each turn fills a chunk of the buffer.
         while let Some(place) = self.bytes[self.used..].first_chunk_mut::<CHUNK_BYTES>() {
-            // SAFETY: there was no NUL before that place.
+            // SAFETY: no earlier byte of the string is a NUL.
             let chunk = unsafe { Chunk::read_string(from.wrapping_add(length)) };
             // SAFETY: the place has as many bytes.
             unsafe { place.as_mut_ptr().cast::<Chunk>().write_unaligned(chunk) };
@@ -114,10 +114,10 @@ impl CopyBuffer {
         unsafe { core::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.used) }
     }
 
-    /// Copies elements. Returns their word.
+    /// Copies elements. Returns the word that refers to the copy.
     ///
     /// # Safety
-    /// There are as many bytes at `from`, if that is not null.
+    /// `from` has `size` readable bytes, or is null.
     #[inline]
     unsafe fn copy_elements(
         &mut self,
@@ -130,10 +130,10 @@ impl CopyBuffer {
         Ok(Word { offset, length, is_constant: false }.to_bits())
     }
 
-    /// Copies a string, or "(null)" for a null pointer, as it is recorded. Returns its word.
+    /// Copies a string, or "(null)" for a null pointer. Returns the word that refers to the copy.
     ///
     /// # Safety
-    /// As [`Self::copy_string`], if it is not null.
+    /// The contract of [`Self::copy_string`] applies, if `from` is not null.
     #[inline]
     unsafe fn copy_string_or_null(&mut self, from: *const u8) -> Result<u64, FrameError> {
         let from = if from.is_null() { c"(null)".as_ptr().cast() } else { from };
@@ -146,13 +146,14 @@ impl CopyBuffer {
 
 impl Plan {
     /// Evaluates the plan on an event whose description has the number `description_number`.
-    /// `None`: it has to be staged.
+    /// `None`: the event must be staged.
     ///
-    /// Only plans of one filter: a stateful filter must not run again when the next one finds the
-    /// buffer full. And only filters without application contexts, whose place is before a payload.
+    /// Supports only plans of one filter, because a stateful filter must not run again when the
+    /// next filter finds the buffer full. Supports no application contexts, whose place is before a
+    /// payload.
     ///
     /// # Safety
-    /// Everything that the plan points to is there. `arguments` are those of an event with that
+    /// All memory that the plan points to is valid. `arguments` belong to an event with that
     /// description.
     pub(super) unsafe fn passes_unstaged(
         &self,
@@ -168,7 +169,7 @@ impl Plan {
         {
             return None;
         }
-        // SAFETY: by contract; there is one step.
+        // SAFETY: by contract; the plan has one step.
         let step = unsafe { &*self.steps };
         let mut buffer = CopyBuffer::new(self.uncut_bytes.into());
         let mut procname = Word { offset: 0, length: 0, is_constant: false };
@@ -191,14 +192,14 @@ impl Step {
     /// Evaluates the filter on the arguments.
     ///
     /// # Safety
-    /// As [`Plan::passes_unstaged`].
+    /// The contract of [`Plan::passes_unstaged`] applies.
     unsafe fn passes_unstaged(
         &self,
         arguments: *const Argument,
         buffer: &mut CopyBuffer,
         contexts: &Contexts,
     ) -> Option<bool> {
-        // SAFETY: by contract; the plan builder has stored so many there.
+        // SAFETY: by contract; the plan builder has stored `takes_count` values.
         let (filter, takes) = unsafe {
             (&*self.filter, core::slice::from_raw_parts(self.takes, self.takes_count.into()))
         };
@@ -207,7 +208,7 @@ impl Step {
             let (field, source) = take.source(contexts);
             // SAFETY: the framer has found the field in the event's description.
             let argument = unsafe { &*arguments.add(field) };
-            // SAFETY: by contract it has the type in the description.
+            // SAFETY: by contract, the argument has the type in the description.
             let value = match unsafe { value_of(source, argument, buffer) } {
                 Ok(value) => value,
                 Err(FrameError::Inapplicable) => return Some(false),
@@ -221,10 +222,10 @@ impl Step {
     }
 }
 
-/// Returns the value of a slot.
+/// Returns the value of a frame's slot.
 ///
 /// # Safety
-/// The argument is of a field as the source says.
+/// The argument belongs to a field of the source's type.
 #[inline]
 unsafe fn value_of(
     source: Source,
@@ -232,8 +233,8 @@ unsafe fn value_of(
     buffer: &mut CopyBuffer,
 ) -> Result<u64, FrameError> {
     let Argument { at, length } = *argument;
-    // SAFETY: by contract, in all of them: a scalar is at `at`; a string has its NUL; a text,
-    // sequence or array has as many elements as it says, or is null.
+    // SAFETY: by contract, in all cases: a scalar is at `at`; a string has its NUL; a text,
+    // sequence or array has all its elements, or is null.
     unsafe {
         match source {
             Source::Context(value) => Ok(value),
@@ -275,7 +276,7 @@ unsafe fn value_of(
 /// Returns the scalar that lies `within` bytes after `at`; zero for an array that is null.
 ///
 /// # Safety
-/// It is there, if `at` is not null.
+/// The scalar is readable, if `at` is not null.
 #[inline]
 unsafe fn scalar_of(scalar: Scalar, at: *const u8, within: usize) -> Result<u64, FrameError> {
     let mut bytes = [0; SCALAR_BYTES_MAX];

@@ -1,4 +1,4 @@
-//! Clocks that fields set, by their names.
+//! Resolution of the clocks that fields set, by clock name.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::model::types::{Enumeration, Type};
 use crate::read::error::MetadataProblem;
 use crate::read::trace::ClockClass;
 
-/// Finds the clock that a field sets; an error if there are several.
+/// Finds the clock that the integers in `kind` set; returns an error if they set several.
 pub(super) fn one_clock<'kind>(
     kind: &'kind Type,
     name: &mut Option<&'kind Arc<str>>,
@@ -34,7 +34,8 @@ pub(super) fn one_clock<'kind>(
     }
 }
 
-/// Has the members of this name set the clock, if there is only one.
+/// Makes the members and options named `name` set the only clock; returns an error if there are
+/// several clocks.
 pub(super) fn map_time(
     kind: &mut Type,
     name: &str,

@@ -1,4 +1,4 @@
-//! The last step of parsing, once all slots are known: hidden fields, texts before values, places.
+//! The last step of parsing, after all slots are known: hidden fields, texts before values, places.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,8 @@ use crate::model::Literal;
 use crate::model::runs::{element_layout, find_runs, fixed_bits};
 use crate::model::types::{Enumeration, Member, Role, Type};
 
-/// Marks members whose names without the underscore are those of others, with it or without.
+/// Marks each member whose name without the underscore equals another member's name, with or
+/// without its underscore.
 fn mark_ambiguous_members(members: &mut [Member]) {
     let mut bearers: HashMap<&str, u32> = HashMap::new();
     for member in &*members {
@@ -23,11 +24,11 @@ fn mark_ambiguous_members(members: &mut [Member]) {
     }
 }
 
-/// Prepares what depends on all slots being known: what is hidden, how members are led in.
+/// Computes properties that depend on all slots: hidden fields, texts before values, and places.
 pub(super) fn finish_type(kind: &mut Type, is_version_2: bool) {
     match kind {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
-            // The packet's end does not set the clock while its beginning is being read.
+            // `plain` is false for a packet's end time too, although it does not set the clock.
             let clocked = integer.clock.is_some() && !integer.signed;
             integer.plain = !clocked && integer.role == Role::None && integer.slot.is_none();
         }
@@ -42,7 +43,7 @@ pub(super) fn finish_type(kind: &mut Type, is_version_2: bool) {
                 member.lead = Literal::new(text.as_bytes());
                 shown += usize::from(!member.hidden);
             }
-            // In CTF 2 names are what they are, and each is there once.
+            // In CTF 2, names have no added underscore and are unique in a structure.
             if !is_version_2 {
                 mark_ambiguous_members(&mut structure.members);
             }
@@ -65,7 +66,7 @@ pub(super) fn finish_type(kind: &mut Type, is_version_2: bool) {
     }
 }
 
-/// Alignments and sizes of the parts that there are, if none depends on its values.
+/// Returns alignment and size of each existing part, if none depends on the part's values.
 pub(super) fn fixed_part_layouts(parts: [Option<&Type>; 3]) -> Option<Vec<(u64, u64)>> {
     let parts = parts.into_iter().flatten();
     parts.map(|part| fixed_bits(part).map(|bits| (part.alignment(), bits))).collect()

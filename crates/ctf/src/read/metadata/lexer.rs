@@ -9,11 +9,11 @@ pub(crate) enum Token {
     Word(String),
     /// An integer or a character.
     Number(u64),
-    /// A string, its escapes resolved.
+    /// A string with its escapes resolved.
     Text(String),
     /// Punctuation.
     Symbol(&'static str),
-    /// Nothing follows.
+    /// The end of the text.
     End,
 }
 
@@ -30,13 +30,13 @@ impl Token {
     }
 }
 
-/// Longest first, so that `...` is not three dots.
+/// Longest symbols first, so that `...` is not read as three dots.
 const SYMBOLS: [&str; 19] = [
     "...", ":=", "->", "[", "]", "(", ")", "{", "}", "*", "+", "-", "<", ">", ":", ";", ".", "=",
     ",",
 ];
 
-/// Walks over text, token by token.
+/// Reads text, token by token.
 #[derive(Clone)]
 pub(crate) struct Lexer<'text> {
     text: &'text [u8],
@@ -50,13 +50,13 @@ impl<'text> Lexer<'text> {
         Self { text, at: 0, line: 1, line_start: 0 }
     }
 
-    /// Line and column of what comes next.
+    /// Returns line and column of the next character.
     pub(crate) fn place(&self) -> (u32, u32) {
         let column = u32::try_from(self.at - self.line_start).unwrap_or(u32::MAX);
         (self.line, column.saturating_add(1))
     }
 
-    /// An error at what comes next.
+    /// Creates an error at the next character.
     pub(crate) fn error(&self, problem: MetadataProblem) -> MetadataError {
         let (line, column) = self.place();
         MetadataError { line, column, problem }
@@ -76,14 +76,14 @@ impl<'text> Lexer<'text> {
         Some(byte)
     }
 
-    /// Passes over blanks and comments.
+    /// Skips blanks and comments.
     pub(crate) fn skip_blanks(&mut self) -> Result<(), MetadataError> {
         loop {
             match (self.peek(0), self.peek(1)) {
                 (Some(b' ' | b'\t' | b'\r' | b'\n'), _) => {
                     self.step();
                 }
-                // A line that goes on.
+                // A backslash at the end of a line continues the line.
                 (Some(b'\\'), Some(b'\n')) => {
                     self.step();
                     self.step();
@@ -107,10 +107,10 @@ impl<'text> Lexer<'text> {
         }
     }
 
-    /// The token at the current place, blanks before it already skipped.
+    /// Reads the token at the current place; the caller has skipped the blanks before it.
     pub(crate) fn token(&mut self) -> Result<Token, MetadataError> {
         let Some(first) = self.peek(0) else { return Ok(Token::End) };
-        // Strings and characters that C calls wide are not.
+        // The prefix `L`, which marks wide strings and characters in C, has no effect.
         if first == b'L' && matches!(self.peek(1), Some(b'"' | b'\'')) {
             self.step();
             return self.token();
@@ -184,7 +184,7 @@ impl<'text> Lexer<'text> {
         }
     }
 
-    /// Returns the character of an escape sequence as in C, after its backslash.
+    /// Returns the character of a C escape sequence, after its backslash.
     fn escape(&mut self) -> Option<u8> {
         Some(match self.step()? {
             b'a' => 7,
@@ -208,7 +208,7 @@ impl<'text> Lexer<'text> {
             value = value * radix + digit;
             self.at += 1;
         }
-        // As C does it, what is above eight bits is cut off.
+        // Like in C, bits above the lowest eight are cut off.
         value as u8
     }
 }

@@ -1,4 +1,4 @@
-//! Metadata, from text to the classes of a [`Trace`](super::Trace).
+//! Parsing of metadata: from its text to the classes of a [`Trace`](super::Trace).
 
 mod clocks;
 mod finish;

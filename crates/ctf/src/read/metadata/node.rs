@@ -1,8 +1,7 @@
-//! The parser's result: types as they are written, names of types resolved, names of fields not
-//! yet.
+//! The parser's result: types as written. Names of types are resolved, names of fields are not yet.
 //!
-//! Nodes are shared, so that a short text cannot ask for much memory; each knows its depth, so
-//! that no walk over them (not even dropping them) can exhaust the stack.
+//! Nodes are shared, so that a short text cannot cause large allocations. Each node knows its
+//! depth, so that no walk over nodes (not even their drop) can exhaust the stack.
 
 use std::sync::Arc;
 
@@ -11,23 +10,23 @@ use crate::model::types::{Base, Encoding, Mapping, Role};
 use crate::read::error::{MetadataError, MetadataProblem};
 use crate::read::trace::{ClockClass, TraceName};
 
-/// Deepest nesting of types.
+/// Maximum nesting of types.
 pub(crate) const DEPTH_MAX: u32 = 48;
 
 /// Line and column in the metadata's text, both from 1.
 pub(crate) type SourcePosition = (u32, u32);
 
-/// A type as written.
+/// A type as written in the metadata.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) depth: u32,
-    /// Place of the declaration, or of the closest one around it.
+    /// Place of the declaration, or of the closest enclosing one.
     pub(crate) place: SourcePosition,
     pub(crate) kind: NodeKind,
 }
 
 impl Node {
-    /// A node that is declared at `place`, unless it is too deep.
+    /// Creates a node declared at `place`; returns an error if it is nested too deeply.
     pub(crate) fn new_shared(
         place: SourcePosition,
         kind: NodeKind,
@@ -66,16 +65,16 @@ pub(crate) struct IntegerNode {
     pub(crate) bits: u32,
     pub(crate) alignment: u64,
     pub(crate) signed: bool,
-    /// `None`: the trace's.
+    /// Byte order; `None` stands for the trace's byte order.
     pub(crate) big_endian: Option<bool>,
     pub(crate) base: Base,
     pub(crate) character: bool,
     pub(crate) blob: bool,
-    /// The clock that it sets.
+    /// Name of the clock that the integer sets.
     pub(crate) clock: Option<Arc<str>>,
     /// True if the field sets its stream's default clock (CTF 2).
     pub(crate) default_clock: bool,
-    /// The field's use for the reader, if its name does not give it (CTF 2).
+    /// Use of the field by the reader, if its name does not determine it (CTF 2).
     pub(crate) role: Role,
     pub(crate) boolean: bool,
     pub(crate) reversed: bool,
@@ -84,7 +83,7 @@ pub(crate) struct IntegerNode {
 }
 
 impl IntegerNode {
-    /// An unsigned integer of `bits`, as its byte order has it.
+    /// Creates an unsigned integer of `bits` in the trace's byte order.
     pub(crate) const fn new(bits: u32) -> Self {
         Self {
             bits,
@@ -105,27 +104,27 @@ impl IntegerNode {
     }
 }
 
-/// A member or an option.
+/// A member of a structure or an option of a variant.
 #[derive(Debug, Clone)]
 pub(crate) struct NamedNode {
     pub(crate) name: String,
     pub(crate) node: Arc<Node>,
-    /// Tags that select the option, if labels of the tag do not (CTF 2).
+    /// Tags that select the option, if the tag's labels do not select it (CTF 2).
     pub(crate) ranges: Option<Vec<(u64, u64)>>,
 }
 
 /// The start of a reference's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReferenceStart {
-    /// To be found out (CTF 1.8): at a scope's name, or in the structures around.
+    /// Not yet known (CTF 1.8): a scope's name, or the enclosing structures.
     Anywhere,
-    /// In a scope, by its number in `resolve.rs`.
+    /// A scope, by its index in `resolve.rs`.
     Scope(usize),
-    /// So many structures above the one that the dependent field is in.
+    /// An enclosing structure: this number of levels above the dependent field's structure.
     Enclosing(usize),
 }
 
-/// The path of a field that another one depends on, and where it is named.
+/// The path of a field that another field depends on, and the place of the reference.
 #[derive(Debug, Clone)]
 pub(crate) struct Reference {
     pub(crate) path: Vec<String>,
@@ -134,7 +133,7 @@ pub(crate) struct Reference {
 }
 
 impl NodeKind {
-    /// One more than the deepest of its parts.
+    /// Returns one more than the depth of the deepest child node.
     pub(crate) fn depth(&self) -> u32 {
         let parts = match self {
             Self::Struct { members, .. } => max_depth(members),
@@ -159,12 +158,12 @@ pub enum EnvironmentValue {
     Text(String),
 }
 
-/// All that a metadata text says.
+/// The content of a metadata text.
 #[derive(Debug, Default)]
 pub(crate) struct Document {
-    /// Size of the text that it was read from.
+    /// Size of the text in bytes.
     pub(crate) text_bytes: usize,
-    /// True for CTF 2: then names have no meaning, and times are only where a role says so.
+    /// True for CTF 2: then names have no special meaning, and only roles mark times.
     pub(crate) is_version_2: bool,
     pub(crate) uuid: Option<[u8; 16]>,
     pub(crate) name: TraceName,
@@ -188,7 +187,7 @@ pub(crate) struct StreamNode {
     pub(crate) packet_context: Option<Arc<Node>>,
     pub(crate) event_header: Option<Arc<Node>>,
     pub(crate) event_context: Option<Arc<Node>>,
-    /// Name of its default clock (CTF 2).
+    /// Name of the stream's default clock (CTF 2).
     pub(crate) clock: Option<Arc<str>>,
     pub(crate) place: SourcePosition,
 }

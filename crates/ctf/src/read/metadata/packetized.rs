@@ -1,15 +1,15 @@
-//! Metadata in packets (CTF 1.8, §7.1): the text taken out of them.
+//! Extraction of the metadata text from packets (CTF 1.8, §7.1).
 
 use std::borrow::Cow;
 
 use crate::read::error::{MetadataError, MetadataProblem};
 
 const METADATA_MAGIC: u32 = 0x75D1_1D57;
-/// magic u32, uuid 16, checksum u32, content and packet size in bits u32 each, compression,
-/// encryption and checksum scheme u8 each, version u8 twice.
+/// Size of a packet header: magic u32, uuid 16, checksum u32, content and packet size in bits u32
+/// each, compression, encryption and checksum scheme u8 each, version u8 twice.
 const HEADER_BYTES: usize = 37;
 
-/// The text of a metadata file: all of it, or the contents of its packets.
+/// Returns the text of a metadata file: the whole file, or the contents of its packets.
 pub(crate) fn extract_text(bytes: &[u8]) -> Result<Cow<'_, [u8]>, MetadataError> {
     let Some(first) = bytes.first_chunk::<4>() else { return Ok(Cow::Borrowed(bytes)) };
     let read: fn([u8; 4]) -> u32 = if u32::from_le_bytes(*first) == METADATA_MAGIC {

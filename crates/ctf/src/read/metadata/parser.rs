@@ -1,7 +1,7 @@
 //! The blocks of TSDL (CTF 1.8, §7.3): trace, environment, clocks, streams, events.
 //!
-//! Recursive descent with one token of look-ahead; types are in `type_parser.rs`. Recursion is
-//! bounded by [`DEPTH_MAX`].
+//! Recursive descent with one token of look-ahead. Types are in `type_parser.rs`. [`DEPTH_MAX`]
+//! bounds the recursion.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,39 +11,39 @@ use super::node::{ClockNode, DEPTH_MAX, Document, EnvironmentValue, EventNode, N
 use crate::read::error::{MetadataError, MetadataProblem};
 use crate::read::trace::ClockClass;
 
-/// A value after `=`.
+/// A value after `=` in a block.
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
     Number(i128),
     Text(String),
-    /// A word, or words with dots between.
+    /// Words separated by dots; often only one.
     Path(Vec<String>),
 }
 
-/// Reads tokens and builds a [`Document`].
+/// Parser that turns tokens into a [`Document`].
 pub(crate) struct Parser<'text> {
     lexer: Lexer<'text>,
-    /// The lexer before the token not yet taken.
+    /// The lexer's state before `token`.
     token_at: Lexer<'text>,
-    /// The token not yet taken.
+    /// The current token.
     pub(crate) token: Token,
-    /// Place of the token.
+    /// Place of the current token.
     pub(crate) place: (u32, u32),
-    /// Names of types, innermost scope last; `struct x`, `variant x`, `enum x` among them.
+    /// Types by name, innermost scope last; names include `struct x`, `variant x` and `enum x`.
     pub(crate) scopes: Vec<HashMap<String, Arc<Node>>>,
-    /// Values of the trace's environment: lengths of arrays may be in it.
+    /// Values of the trace's environment, which may be lengths of arrays.
     pub(crate) environment: Vec<(String, EnvironmentValue)>,
     nesting: u32,
 }
 
 pub(crate) type Parsed<T> = Result<T, MetadataError>;
 
-/// The kinds of blocks, in the order in which they are read: each may use what an earlier one
-/// says, wherever that stands in the text. (The order is babeltrace2's.)
+/// Kinds of blocks in parsing order: each kind may use earlier kinds, wherever those are in the
+/// text. (The order is babeltrace2's.)
 const BLOCK_KEYWORDS: [&str; 5] = ["env", "clock", "", "trace", "stream"];
-/// Index of the declarations of types in them.
+/// Index of type declarations in [`BLOCK_KEYWORDS`].
 const DECLARATIONS_INDEX: usize = 2;
-/// Deepest braces: types in a block, and the attributes of the innermost one.
+/// Maximum nesting of braces: types in a block, and the attributes of the innermost type.
 const BRACES_MAX: u32 = DEPTH_MAX + 4;
 
 /// Parses all of `text`.
@@ -74,7 +74,7 @@ pub(crate) fn parse(text: &[u8]) -> Parsed<Document> {
 }
 
 impl<'text> Parser<'text> {
-    /// Takes the current token and looks at the next.
+    /// Returns the current token and advances to the next.
     pub(crate) fn advance(&mut self) -> Parsed<Token> {
         self.lexer.skip_blanks()?;
         self.place = self.lexer.place();
@@ -83,7 +83,7 @@ impl<'text> Parser<'text> {
         Ok(std::mem::replace(&mut self.token, next))
     }
 
-    /// An error at the current token.
+    /// Creates an error at the current token.
     pub(crate) fn error(&self, problem: MetadataProblem) -> MetadataError {
         MetadataError::at(self.place, problem)
     }
@@ -100,7 +100,7 @@ impl<'text> Parser<'text> {
         matches!(&self.token, Token::Word(found) if found == word)
     }
 
-    /// Takes `symbol` if it is next.
+    /// Takes `symbol` if it is the current token; returns true if it was.
     pub(crate) fn take(&mut self, symbol: &str) -> Parsed<bool> {
         let found = self.at_symbol(symbol);
         if found {
@@ -124,7 +124,7 @@ impl<'text> Parser<'text> {
         if wanted(&self.token) { self.advance().map(Some) } else { Ok(None) }
     }
 
-    /// Runs `body` one level deeper, with a scope of its own for names of types.
+    /// Runs `body` one level deeper, with its own scope for type names.
     pub(crate) fn nested<T>(&mut self, body: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.nesting >= DEPTH_MAX {
             return Err(self.error(MetadataProblem::TooComplex));
@@ -137,8 +137,8 @@ impl<'text> Parser<'text> {
         result
     }
 
-    /// Finds where the block at the current token ends, and remembers where it begins: in
-    /// `marks` by its kind, or, if it is an event, in `events`.
+    /// Finds the end of the block at the current token. Records the block's start in `marks` by its
+    /// kind, or in `events` if it is an event.
     fn find_block(
         &mut self,
         marks: &mut [Vec<Lexer<'text>>; BLOCK_KEYWORDS.len()],
@@ -158,7 +158,7 @@ impl<'text> Parser<'text> {
                 events.push(mark);
                 false
             }
-            // Says where an event is emitted; nothing depends on it.
+            // A call site of an event; no other block depends on it.
             (None, "callsite") => false,
             (None, _) => {
                 marks[DECLARATIONS_INDEX].push(mark);
@@ -200,7 +200,7 @@ impl<'text> Parser<'text> {
         }
     }
 
-    /// The entries of a block: declarations of types, `path = value;` and `path := type;`.
+    /// Parses the entries of a block: type declarations, `path = value;` and `path := type;`.
     fn entries(
         &mut self,
         mut entry: impl FnMut(&mut Self, &str, Entry) -> Parsed<()>,
@@ -228,7 +228,7 @@ impl<'text> Parser<'text> {
         self.take(";").map(drop)
     }
 
-    /// Words with dots between, e.g. `stream.event.header`.
+    /// Parses words separated by dots, e.g. `stream.event.header`.
     pub(crate) fn path(&mut self) -> Parsed<Vec<String>> {
         let mut path = vec![self.word()?];
         while self.take(".")? || self.take("->")? {
@@ -249,7 +249,7 @@ impl<'text> Parser<'text> {
         }
     }
 
-    /// A number with its sign.
+    /// Parses a number with its sign.
     pub(crate) fn number(&mut self) -> Parsed<i128> {
         let negative = self.take("-")?;
         if !negative {
@@ -314,7 +314,7 @@ impl<'text> Parser<'text> {
         if clock.name.is_empty() {
             return Err(MetadataError::at(place, MetadataProblem::Value("clock name")));
         }
-        // Old versions of LTTng did not say so of theirs (babeltrace2's rule).
+        // Old versions of LTTng do not declare their clock as absolute (babeltrace2's rule).
         let is_lttng = self.environment.iter().any(|(name, value)| {
             let is_tracer = |text: &String| text.starts_with("lttng");
             name == "tracer_name" && matches!(value, EnvironmentValue::Text(t) if is_tracer(t))
@@ -405,7 +405,7 @@ impl<'text> Parser<'text> {
         u64::try_from(number).map_err(|_| self.error(MetadataProblem::Value("id")))
     }
 
-    /// Returns true for big endian; `None` for the trace's own order.
+    /// Parses a byte order: true for big endian; `None` for the trace's own byte order.
     pub(crate) fn byte_order(&self, order: &[String]) -> Parsed<Option<bool>> {
         match order {
             [order] if order == "le" => Ok(Some(false)),

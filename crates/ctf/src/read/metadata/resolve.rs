@@ -1,8 +1,8 @@
-//! From what metadata says to what a decoder needs: names of fields become slots, names of
-//! clocks become clocks, members learn their role and how they are shown.
+//! Compilation of parsed metadata for the decoder: names of fields become slots, names of clocks
+//! become clocks, and members get their role and their display text.
 //!
-//! Types are copied into each place that uses them, because a slot belongs to one place; how
-//! many nodes that makes is bounded by the metadata's size.
+//! Each use of a type gets its own copy, because a slot belongs to one place. The metadata's size
+//! bounds the number of nodes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::read::error::{MetadataError, MetadataProblem};
 use crate::read::header::HeaderPlan;
 use crate::read::trace::{ClockClass, EventClass, StreamClass, Trace};
 
-/// Most types in one trace, counting each use, beyond one for each byte of the metadata: few
-/// lines of types made of types would otherwise become any number of them.
+/// Maximum number of types in one trace, counting each use, in addition to one for each byte of the
+/// metadata. Otherwise a few lines of types made of types would expand to any number of types.
 const NODES_SPARE: usize = 1 << 16;
 
 type Resolved<T> = Result<T, MetadataError>;
@@ -38,7 +38,7 @@ const STREAM_EVENT_CONTEXT: usize = 3;
 const EVENT_CONTEXT: usize = 4;
 const EVENT_FIELDS: usize = 5;
 
-/// The absolute paths of the scopes.
+/// Absolute paths of the scopes.
 const SCOPE_PATHS: [&[&str]; 6] = [
     &["trace", "packet", "header"],
     &["stream", "packet", "context"],
@@ -51,26 +51,26 @@ const SCOPE_PATHS: [&[&str]; 6] = [
 /// A structure that is being compiled.
 #[derive(Default)]
 struct StructFrame {
-    /// The members before the field at hand.
+    /// Members before the current field.
     members: Vec<Member>,
-    /// The name of the member that the field at hand is, or is in.
+    /// Name of the member that is or contains the current field.
     current: String,
 }
 
 struct Resolver<'document> {
     document: &'document Document,
     clocks: Vec<ClockClass>,
-    /// The finished scopes around the field at hand.
+    /// Compiled scopes before the current field.
     scopes: [Option<Type>; 6],
-    /// The structures around the field at hand, innermost last.
+    /// Structures around the current field, innermost last.
     frames: Vec<StructFrame>,
-    /// The default clock of the stream at hand (CTF 2).
+    /// Default clock of the current stream (CTF 2).
     default_clock: Option<Arc<str>>,
     slots: usize,
     nodes: usize,
 }
 
-/// Makes a trace of a document.
+/// Compiles a document to a trace.
 pub(crate) fn resolve_document(document: &Document) -> Resolved<Trace> {
     let mut resolver = Resolver {
         document,
@@ -220,7 +220,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// The stream's clock: its default one (CTF 2), or the only one that its fields set.
+    /// Finds the stream's clock: its default clock (CTF 2), or the only clock that its fields set.
     fn find_stream_clock(
         &self,
         events: &[EventClass],
@@ -235,8 +235,8 @@ impl Resolver<'_> {
         Ok(name.and_then(|name| self.clocks.iter().find(|clock| clock.id == **name)))
     }
 
-    /// Lets the integers of these names, however deep, set the trace's only clock, if they set
-    /// none: babeltrace2 does, and makes a clock if there is none.
+    /// Makes integers with these names, at any depth, set the trace's only clock if they set none.
+    /// Like babeltrace2, creates a clock if the trace has none.
     fn map_times(&mut self, scope: usize, names: &[&str], place: SourcePosition) -> Resolved<()> {
         let clocks = &mut self.clocks;
         let kind = self.scopes[scope].as_mut().filter(|_| !self.document.is_version_2);
@@ -274,7 +274,7 @@ impl Resolver<'_> {
         }
     }
 
-    // Longer than 70 lines: an arm for each type.
+    // Longer than 70 lines: one match arm for each type.
     fn compile(&mut self, node: &Node) -> Resolved<Type> {
         self.nodes += 1;
         if self.nodes > self.document.text_bytes.saturating_add(NODES_SPARE) {
@@ -352,7 +352,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// The slot of a length: an integer without sign.
+    /// Returns the slot of a length, which must be an unsigned integer.
     fn length_slot(&mut self, length: &Reference) -> Resolved<usize> {
         let found = self.resolve_slot(length)?;
         if found.signed { Err(unknown_field_error(length)) } else { Ok(found.slot) }
@@ -397,7 +397,7 @@ impl Resolver<'_> {
                 ranges: named.ranges.clone().unwrap_or_else(by_label),
             });
         }
-        // In CTF 1.8, a tag is an enumeration.
+        // In CTF 1.8, a tag must be an enumeration.
         if labels.is_empty() && !self.document.is_version_2 {
             return Err(unknown_field_error(tag));
         }
@@ -405,8 +405,8 @@ impl Resolver<'_> {
         Ok(Type::Variant(Variant { slot, signed, options: resolved, optional }))
     }
 
-    /// The slot of the integer that `reference` means. Where it does not say from where: looked
-    /// for in the structures around it, from the inside out, then in the scopes before its own,
+    /// Finds the integer that `reference` names, and returns its slot. A reference without a start
+    /// is searched in the enclosing structures, innermost first, and then in the earlier scopes,
     /// latest first.
     fn resolve_slot(&mut self, reference: &Reference) -> Resolved<FoundSlot> {
         let path: Vec<&str> = reference.path.iter().map(String::as_str).collect();
@@ -452,7 +452,7 @@ impl Resolver<'_> {
     }
 }
 
-/// An integer that others depend on.
+/// An integer on which other fields depend.
 struct FoundSlot {
     slot: usize,
     signed: bool,
@@ -463,8 +463,8 @@ fn unknown_field_error(reference: &Reference) -> MetadataError {
     MetadataError::at(reference.place, MetadataProblem::UnknownField(reference.path.join(".")))
 }
 
-/// Finds a field from the first of `frames` on: among its members, or, where it is being
-/// compiled itself, in the next.
+/// Finds a field in the first of `frames`: among its members, or, if the path enters the member
+/// being compiled, in the next frame.
 fn find_slot_in_frames(
     frames: &mut [StructFrame],
     path: &[&str],
@@ -485,7 +485,7 @@ fn find_slot(members: &mut [Member], path: &[&str], slots: &mut usize) -> Option
     let (first, rest) = path.split_first()?;
     let member = members.iter_mut().find(|member| member.raw_name == *first)?;
     collect_integers(&mut member.kind, rest, &mut integers, &mut found);
-    // Where a variant may hold it in several places, all of them have one slot.
+    // If the options of a variant contain the field several times, all its integers share a slot.
     let before = integers.iter().find_map(|integer| integer.slot);
     let is_one = |slot: Option<usize>| slot.is_none() || slot == before;
     if integers.is_empty() || !integers.iter().all(|integer| is_one(integer.slot)) {
@@ -500,7 +500,7 @@ fn find_slot(members: &mut [Member], path: &[&str], slots: &mut usize) -> Option
 
 type Labels = Option<Arc<[crate::model::types::Mapping]>>;
 
-/// Gathers the integers at `path` below `kind`, and the sign and the labels of the first.
+/// Collects the integers at `path` below `kind`, and the sign and labels of the first one.
 fn collect_integers<'kind>(
     kind: &'kind mut Type,
     path: &[&str],
@@ -552,7 +552,8 @@ fn integer_type(node: &IntegerNode, big_endian: bool) -> Integer {
     }
 }
 
-/// Returns true if an array of this type is text: bytes, at byte boundaries, with an encoding.
+/// Returns true if an array of this type is text: 8-bit integers at byte boundaries with an
+/// encoding.
 fn is_character(kind: &Type) -> bool {
     match kind {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {

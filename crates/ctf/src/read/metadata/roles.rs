@@ -1,8 +1,8 @@
-//! Roles of integers: which of them tell about packets and events.
+//! Roles of integers: the integers that describe packets and events.
 
 use crate::model::types::{Enumeration, Role, Type};
 
-/// Members whose integers tell about packets, by the name they have in LTTng's metadata.
+/// Members that describe packets, by their names in LTTng's metadata.
 pub(super) const HEADER_ROLES: [(&str, Role); 3] = [
     ("magic", Role::Magic),
     ("stream_id", Role::StreamClass),
@@ -17,7 +17,8 @@ pub(super) const CONTEXT_ROLES: [(&str, Role); 6] = [
     ("content_size", Role::ContentSize),
 ];
 
-/// Every integer named `id`, however deep in the event header, gives the event's class.
+/// Gives the role of the event's class id to every integer named `id` in the event header, at any
+/// depth.
 pub(super) fn give_id_role(kind: &mut Type) {
     match kind {
         Type::Struct(structure) => {

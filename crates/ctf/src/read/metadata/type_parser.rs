@@ -1,4 +1,4 @@
-//! The types of TSDL (CTF 1.8, §4 and §7.3.2).
+//! Parsing of TSDL's types (CTF 1.8, §4 and §7.3.2).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::model::meaning::Meaning;
 use crate::model::types::{Base, Mapping};
 use crate::read::error::{MetadataError, MetadataProblem};
 
-/// Words of C that make up names of types, several in a row.
+/// Words of C that form type names, often several in a row.
 const TYPE_WORDS: [&str; 12] = [
     "void",
     "char",
@@ -29,17 +29,17 @@ const TYPE_WORDS: [&str; 12] = [
 ];
 /// Greatest alignment, in bits.
 const ALIGNMENT_MAX: i128 = 4096;
-/// Most labels that one enumeration may have.
+/// Maximum number of labels of an enumeration.
 const LABELS_MAX: usize = 65_536;
 
 impl Parser<'_> {
-    /// Returns true if a declaration of a type comes next, not an entry of a block. `variant` and
-    /// `struct` begin one too, but never a path.
+    /// Returns true if a type declaration comes next, not an entry of a block. `variant` and
+    /// `struct` begin a declaration too, but never a path.
     pub(crate) fn at_declaration(&self) -> bool {
         ["typealias", "typedef", "struct", "variant", "enum"].iter().any(|word| self.at_word(word))
     }
 
-    /// `typealias T := name;`, `typedef T name;` or `struct name { … };`.
+    /// Parses `typealias T := name;`, `typedef T name;` or `struct name { … };`.
     pub(crate) fn declaration(&mut self) -> Parsed<()> {
         if self.at_word("typealias") {
             self.advance()?;
@@ -52,7 +52,7 @@ impl Parser<'_> {
                 return Err(self.unexpected("a name"));
             }
             let mut name = self.type_name()?;
-            // A name of several words that are no words of C.
+            // The name consists of several words that are not C's.
             while matches!(self.token, Token::Word(_)) {
                 name = format!("{name} {}", self.type_name()?);
             }
@@ -72,7 +72,7 @@ impl Parser<'_> {
         self.expect(";")
     }
 
-    /// The same type, if it is one whose name says what it stands for, with that.
+    /// Adds a meaning to an integer type whose name encodes one; returns other types unchanged.
     fn with_meaning(&self, name: &str, node: Arc<Node>) -> Parsed<Arc<Node>> {
         let NodeKind::Integer(integer) = &node.kind else { return Ok(node) };
         let labels = |name: &str| {
@@ -99,7 +99,7 @@ impl Parser<'_> {
         found.cloned().ok_or_else(unknown)
     }
 
-    /// A type, without a declarator.
+    /// Parses a type without its declarator.
     pub(crate) fn type_specifier(&mut self) -> Parsed<Arc<Node>> {
         while self.at_word("const") {
             self.advance()?;
@@ -120,7 +120,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A type by its name: a word, or several of C's, and `*` behind them for a pointer.
+    /// Looks up a type by its name: one word, or several of C's, with `*` after them for a pointer.
     fn named_type(&mut self) -> Parsed<Arc<Node>> {
         let place = self.place;
         let name = self.type_name()?;
@@ -135,7 +135,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A name of a type; `const` says nothing about bytes, and is left out.
+    /// Parses a type name. Drops `const`, which does not affect the bytes.
     fn type_name(&mut self) -> Parsed<String> {
         let mut name = String::new();
         while let Token::Word(word) = &self.token {
@@ -164,7 +164,7 @@ impl Parser<'_> {
         Ok(name)
     }
 
-    /// `{ name = value; … }` behind a type's keyword.
+    /// Parses `{ name = value; … }` after a type's keyword.
     fn attributes(
         &mut self,
         mut attribute: impl FnMut(&mut Self, &str, &Value) -> Parsed<()>,
@@ -247,7 +247,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Returns true if the encoding makes characters of bytes. ASCII counts as UTF-8.
+    /// Returns true if the encoding makes an array of bytes text. ASCII counts as UTF-8.
     fn encoding(&self, value: &Value) -> Parsed<bool> {
         let word = match value {
             Value::Text(text) => text,
@@ -261,7 +261,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The clock in `clock.NAME.value`.
+    /// Returns the clock of the path `clock.NAME.value`.
     fn clock_name(&self, path: &[String]) -> Parsed<Arc<str>> {
         match path {
             [clock, name, value] if clock == "clock" && value == "value" => {
@@ -330,7 +330,8 @@ impl Parser<'_> {
         Ok(node)
     }
 
-    /// The name behind a keyword, with the keyword before it, as scopes know it.
+    /// Parses the optional name after a keyword; returns it with the keyword before it, as a key of
+    /// scopes.
     fn optional_name(&mut self, keyword: &str) -> Parsed<Option<String>> {
         if matches!(self.token, Token::Word(_)) && !self.at_word("align") {
             return Ok(Some(format!("{keyword} {}", self.word()?)));
@@ -357,7 +358,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `name`, `name[3]`, `name[length]`, several with commas between.
+    /// Parses `name`, `name[3]` or `name[length]`, or several of them separated by commas.
     fn declarators(&mut self, node: &Arc<Node>) -> Parsed<Vec<NamedNode>> {
         let mut named = Vec::new();
         loop {
@@ -370,7 +371,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The brackets behind a name; as in C, the first is the outermost.
+    /// Parses the brackets after a name; like in C, the first is the outermost.
     fn dimensions(&mut self, element: Arc<Node>) -> Parsed<Arc<Node>> {
         let place = self.place;
         if !self.take("[")? {
@@ -394,8 +395,7 @@ impl Parser<'_> {
         )
     }
 
-    /// Parses the name of a length: an entry of the trace's environment, whose number it returns,
-    /// or a field.
+    /// Parses the name of a length: an environment entry, whose number it returns, or a field.
     fn named_length(&mut self) -> Parsed<Result<u64, Reference>> {
         let reference = self.reference()?;
         let [env, names @ ..] = &reference.path[..] else { return Ok(Err(reference)) };
@@ -497,7 +497,7 @@ impl Parser<'_> {
             }
             next = last + 1;
             let range = (self.label_value(first)?, self.label_value(last)?);
-            // A label declared twice stands for both ranges, at its first place.
+            // A label that is declared twice has both ranges, at its first place.
             let place = *places.entry(label.clone()).or_insert(mappings.len());
             match mappings.get_mut(place) {
                 Some(mapping) => mapping.ranges.push(range),
@@ -514,7 +514,7 @@ impl Parser<'_> {
         Ok(mappings)
     }
 
-    /// Two's complement of a label's value.
+    /// Returns a label's value as two's complement.
     fn label_value(&self, value: i128) -> Parsed<u64> {
         if (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&value) {
             Ok(value as u64)

@@ -1,12 +1,13 @@
-//! Fields computed from the arguments of raw tracepoints, without the record that the kernel makes
-//! for a tracepoint program.
+//! Fields that programs compute from the arguments of raw tracepoints, without the record that the
+//! kernel writes for a tracepoint program.
 //!
-//! This is cheaper, and the kernel does not skip such a program while another one runs on its CPU.
-//! The kernel computes fields from arguments in code, which cannot be read at run time. So a table
-//! (`arguments.txt`) has the expressions of events whose sources were inspected, with names of
-//! kernel types. An event is recorded this way only if its fields are exactly those of the table
-//! and all names and types exist in the running kernel; otherwise from its record. A test attaches
-//! both kinds of program and compares (`tests/bpf_program`).
+//! Raw tracepoints are cheaper, and the kernel does not skip their programs while another program
+//! runs on the CPU. The kernel computes fields from arguments in code, which the recorder cannot
+//! read at run time. So a table (`arguments.txt`) has the expressions of events whose sources were
+//! inspected, with names of kernel types. An event uses its arguments only if its fields are
+//! exactly those of the table and all names and types exist in the running kernel; otherwise the
+//! event uses its record. A test attaches both kinds of program and compares their output
+//! (`tests/bpf_program`).
 
 mod paths;
 
@@ -24,14 +25,14 @@ use paths::PathResolver;
 const TABLE: &str = include_str!("arguments.txt");
 /// Most pointers on a path.
 const HOPS_MAX: usize = 4;
-/// Most member names of a path.
+/// Most member names in a path.
 const NAMES_MAX: usize = 12;
 /// Size of arrays with a thread's or a device's name (TASK_COMM_LEN, IFNAMSIZ).
 const NAME_BYTES: u32 = 16;
 /// The kernel's text for a null pointer (EVENT_NULL_STR).
 pub(super) const NULL_TEXT: &[u8; 8] = b"(null)\0\0";
 
-/// The source of a field, and its representation in a record.
+/// The source of a field in the arguments, and its representation in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArgumentRead {
     root: Root,
@@ -60,7 +61,7 @@ enum Representation {
     Array(u32),
     /// Text that a pointer leads to, of at most this size with its NUL.
     Text(u32),
-    /// `sched_switch`'s state; `exit_state` is the offset in a thread.
+    /// The state in `sched_switch`; `exit_state` is its offset in `task_struct`.
     State { preempt: u8, prev_state: u8, exit_state: i16 },
 }
 
@@ -71,13 +72,13 @@ impl ArgumentRead {
             Representation::Integer { into: bytes, .. }
             | Representation::PointedInteger(bytes)
             | Representation::Array(bytes) => bytes,
-            // One byte more shows whether the text is longer.
+            // One more byte than recorded shows whether the text is longer.
             Representation::Text(bytes) => bytes + 1,
             Representation::State { .. } => 8,
         }
     }
 
-    /// Loads the integer into r1.
+    /// Loads the integer that this value describes into r1.
     pub(super) fn load(&self, asm: &mut Asm) {
         let mut writer = ArgumentWriter { asm, base: None, count_cut: &|_| {} };
         match self.representation {
@@ -100,14 +101,14 @@ impl ArgumentRead {
         }
     }
 
-    /// Loads the address of the text into r3.
+    /// Loads the address of the text that this value describes into r3.
     pub(super) fn load_text(&self, asm: &mut Asm) {
         ArgumentWriter { asm, base: None, count_cut: &|_| {} }.load_text_address(self);
     }
 }
 
-/// Finds the sources of an event's fields, in their order. `None`: the table does not have the
-/// event, or this kernel's event differs.
+/// Finds the sources of an event's fields, in order. `None`: the table does not have the event, or
+/// this kernel's event differs from the table.
 pub(super) fn find_reads(event: &Event, btf: &Btf) -> Option<Vec<ArgumentRead>> {
     let Source::RawTracepoint { arguments } = &event.source else { return None };
     let resolver = PathResolver { btf, arguments, release: KernelVersion::running()? };
@@ -131,7 +132,7 @@ pub fn raw_tracepoint_type(event: &Event, btf: &Btf) -> Option<u32> {
     Some(btf.find(Class::Typedef, &format!("btf_trace_{}", event.name))?.id)
 }
 
-/// Returns the table's lines for an event, as fields.
+/// Returns the table's lines for an event, each split into fields.
 fn table_lines(event: &Event) -> impl Iterator<Item = impl Iterator<Item = &'static str>> {
     TABLE.lines().filter_map(|line| {
         let mut words = line.split(' ');
@@ -140,7 +141,7 @@ fn table_lines(event: &Event) -> impl Iterator<Item = impl Iterator<Item = &'sta
     })
 }
 
-/// Writes fields at [`AT`] and moves that on. `count_cut` counts texts that are cut.
+/// Writes fields at [`AT`] and advances [`AT`]. `count_cut` emits code that counts a cut text.
 pub(super) fn write_arguments(asm: &mut Asm, steps: &[Step], count_cut: &dyn Fn(&mut Asm)) {
     let mut writer = ArgumentWriter { asm, base: None, count_cut };
     for step in steps {
@@ -153,8 +154,8 @@ pub(super) fn write_arguments(asm: &mut Asm, steps: &[Step], count_cut: &dyn Fn(
 
 struct ArgumentWriter<'a> {
     asm: &'a mut Asm,
-    /// The offset of the next field from r5, which has [`AT`]'s address; `None`: r5 has another
-    /// value.
+    /// The offset of the next field from r5, which has the address at [`AT`]; `None`: r5 has
+    /// another value.
     base: Option<i16>,
     /// Emits code that counts a cut text.
     count_cut: &'a dyn Fn(&mut Asm),
@@ -183,21 +184,21 @@ impl ArgumentWriter<'_> {
                 self.flush_offset();
                 self.load_destination();
                 self.asm.movi(2, bytes as i32);
-                // The helper writes zeros if it cannot read.
+                // The helper function writes zeros if it cannot read.
                 self.asm.call_kernel(helper::PROBE_READ_KERNEL);
                 self.asm.alui(alu::ADD, AT, bytes as i32);
             }
         }
     }
 
-    /// Stores r1 as a field of this size.
+    /// Stores r1 as a field of `bytes` bytes.
     fn store_field(&mut self, bytes: u32) {
         let at = self.field_base();
         self.asm.store_sized(bytes, 5, at, 1);
         self.base = Some(at + bytes as i16);
     }
 
-    /// Returns the distance from r5 to the next field.
+    /// Returns the distance from r5 to the next field; loads r5 if necessary.
     fn field_base(&mut self) -> i16 {
         if let Some(at) = self.base {
             return at;
@@ -208,7 +209,7 @@ impl ArgumentWriter<'_> {
         0
     }
 
-    /// Moves [`AT`] after all fields; r5 is free then.
+    /// Advances [`AT`] past all written fields; r5 is free afterwards.
     fn flush_offset(&mut self) {
         if let Some(at @ 1..) = self.base.take() {
             self.asm.alui(alu::ADD, AT, at.into());
@@ -221,7 +222,7 @@ impl ArgumentWriter<'_> {
         self.asm.alu(alu::ADD, 1, AT);
     }
 
-    /// Loads the last pointer, or the argument, into r1.
+    /// Loads the last pointer of a path, or the argument, into r1.
     fn load_pointer(&mut self, read: &ArgumentRead) {
         match read.root {
             Root::Argument(index) => self.asm.load(1, CONTEXT, 8 * i16::from(index)),
@@ -241,7 +242,7 @@ impl ArgumentWriter<'_> {
         }
     }
 
-    /// Loads an integer of this size, extended to 64 bits, into r1.
+    /// Loads an integer of `bytes` bytes, extended to 64 bits, into r1.
     fn load_integer(&mut self, read: &ArgumentRead, bytes: u32, is_signed: bool) {
         self.load_pointer(read);
         if let Some(at) = read.at {
@@ -255,8 +256,8 @@ impl ArgumentWriter<'_> {
         }
     }
 
-    /// Copies a text of an array of 16 bytes: two words, kept up to the first NUL. A kernel helper,
-    /// which tests each byte, takes several times as long.
+    /// Copies the text of a 16-byte array as two words, up to the first NUL. A kernel helper
+    /// function, which tests each byte, takes several times as long.
     fn copy_name(&mut self, read: &ArgumentRead) {
         const ONES: u64 = 0x0101_0101_0101_0101;
         const HIGHS: u64 = ONES << 7;
@@ -272,14 +273,15 @@ impl ArgumentWriter<'_> {
         find_nul(asm, 2, HIGHS);
         asm.alui(alu::ADD, AT, at.into());
         asm.jumpi(jump::JNE, 3, 0, is_found);
-        // The last byte is a NUL, even if the kernel changes the name meanwhile.
+        // The last byte becomes a NUL, even if the kernel changes the name meanwhile.
         asm.alui(alu::LSH, 1, 8);
         asm.alui(alu::RSH, 1, 8);
         asm.store(5, at + 8, 1);
         find_nul(asm, 1, HIGHS);
         asm.alui(alu::ADD, AT, 8);
         asm.place_label(is_found);
-        // One bit for each byte up to the NUL; the product adds them up in the highest byte.
+        // r2 gets one bit for each byte before the NUL; the multiplication adds them up in the
+        // highest byte.
         asm.mov(2, 3);
         asm.alui(alu::SUB, 2, 1);
         asm.alui(alu::XOR, 3, -1);
@@ -287,7 +289,7 @@ impl ArgumentWriter<'_> {
         asm.alu(alu::AND, 2, 4);
         asm.alu(alu::MUL, 2, 4);
         asm.alui(alu::RSH, 2, 56);
-        // At most eight, which the verifier does not derive.
+        // The count is at most eight, which the verifier does not derive.
         asm.alui(alu::AND, 2, 15);
         asm.alu(alu::ADD, AT, 2);
         self.base = None;
@@ -335,8 +337,8 @@ impl ArgumentWriter<'_> {
     }
 }
 
-/// Sets in r3 the highest bit of each zero byte of `word`; the lowest one is exact. r4 has a one in
-/// each byte.
+/// Sets in r3 the highest bit of each zero byte of `word`; only the lowest set bit is exact. r4 has
+/// a one in each byte.
 fn find_nul(asm: &mut Asm, word: u8, highs: u64) {
     asm.mov(3, word);
     asm.alu(alu::SUB, 3, 4);
@@ -380,7 +382,7 @@ fn load_thread_state(
     asm.load_sized(4, 1, 1, exit_state);
     asm.alu(alu::OR, 1, 2);
     asm.alui(alu::AND, 1, TASK_REPORT);
-    // Only its highest bit.
+    // Keeps only the highest bit of the state.
     for shift in [1, 2, 4] {
         asm.mov(2, 1);
         asm.alui(alu::RSH, 2, shift);
@@ -487,8 +489,8 @@ pub(super) mod tests {
         }
     }
 
-    /// RUN names of all lengths, with old bytes after them. EXPECT the name up to its NUL, and the
-    /// next field directly after it.
+    /// RUN names of all lengths, with old bytes after them. EXPECT each name up to its NUL, and the
+    /// next field directly after the NUL.
     #[test]
     fn a_name_is_recorded_up_to_its_nul() {
         for length in 0..=16 {
@@ -517,8 +519,8 @@ pub(super) mod tests {
         }
     }
 
-    /// RUN all states that threads can have, and some that they cannot. EXPECT the states of the
-    /// kernel's sources.
+    /// RUN all states that threads can have, and some impossible states. EXPECT the states that the
+    /// kernel's sources give.
     #[test]
     fn the_state_of_a_thread_is_the_kernels() {
         /// Follows include/linux/sched.h and include/trace/events/sched.h of Linux 6.14.

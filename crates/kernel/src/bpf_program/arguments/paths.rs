@@ -1,4 +1,4 @@
-//! Resolves the table's paths through the kernel's types.
+//! Resolves paths of the argument table through the kernel's types.
 
 use trackway_schema::Scalar;
 
@@ -15,12 +15,12 @@ pub(super) struct PathResolver<'a> {
     pub(super) release: KernelVersion,
 }
 
-/// A path, as far as it is resolved.
+/// The resolved part of a path.
 struct ResolvedPath {
     read: ArgumentRead,
-    /// The type at the end.
+    /// The type at the end of the path.
     type_id: Option<u32>,
-    /// For an argument: its kind.
+    /// The kind of the argument, if the path is only an argument.
     kind: Option<ArgumentKind>,
 }
 
@@ -51,7 +51,7 @@ impl PathResolver<'_> {
 
     fn find_argument(&self, name: &str) -> Option<(u8, &Argument)> {
         let is_it = |(_, argument): &(u8, &Argument)| argument.name.as_deref() == Some(name);
-        // The verifier gives no access to function pointers.
+        // The verifier permits no access to function pointers.
         let is_function = |kind| {
             let ArgumentKind::Pointer(target) = kind else { return false };
             self.btf.get(target).is_some_and(|of| of.class == Class::FuncProto)
@@ -59,7 +59,7 @@ impl PathResolver<'_> {
         (0_u8..).zip(self.arguments).find(is_it).filter(|(_, it)| !is_function(it.kind))
     }
 
-    /// Resolves a path. Its last part is not dereferenced.
+    /// Resolves a path without dereferencing its last part.
     fn resolve_path(&self, path: &str) -> Option<ResolvedPath> {
         let mut names = path.split('.');
         let root = names.next()?;
@@ -108,7 +108,7 @@ impl PathResolver<'_> {
         Some(())
     }
 
-    /// Returns the type that a pointer leads to, if programs may read there.
+    /// Returns the type that a pointer leads to, if programs may read its memory.
     fn pointee_type(&self, id: u32) -> Option<u32> {
         let target = self.btf.get(id)?;
         let is_elsewhere =
@@ -129,13 +129,13 @@ impl PathResolver<'_> {
             (None, Some(id)) => self.btf.scalar(id)?,
             _ => return None,
         };
-        // Truncation keeps the low end, which comes first in memory.
+        // Truncation to `int` keeps the low bytes, which come first in memory.
         let from = match (is_int, from.size_bytes()) {
             (false, _) => from,
             (true, 4 | 8) => Scalar::I32,
             (true, _) => return None,
         };
-        // A conversion to bool is no truncation.
+        // A conversion to bool is not a truncation.
         let fits = into != Scalar::Bool || from == Scalar::Bool;
         let (bytes, into) = (from.size_bytes() as u32, into.size_bytes() as u32);
         let is_whole = fits && (into == field.size || field.size == 0);
@@ -161,7 +161,7 @@ impl PathResolver<'_> {
             .then_some(Representation::Array(bytes))
     }
 
-    /// Resolves an integer whose pointer has no type that the verifier follows.
+    /// Resolves an integer whose pointer has no type that the verifier can follow.
     fn resolve_pointed_integer(&self, name: &str, field: &Field) -> Option<ArgumentRead> {
         let (index, argument) = self.find_argument(name)?;
         let (ArgumentKind::Pointer(target), FieldShape::Integer(into)) =

@@ -1,5 +1,5 @@
-//! Generates the program on the raw tracepoint of system calls, which tail-calls the program of
-//! each call.
+//! Generates the program on the raw tracepoint of system calls, which tail-calls a program for each
+//! system call.
 
 use trackway_jit::insn::{alu, jump};
 
@@ -14,19 +14,19 @@ use crate::catalogue::model::Phase;
 /// The tables of programs for system calls.
 #[derive(Debug, Clone, Copy)]
 pub struct DispatchTables<'a> {
-    /// Programs by 64-bit numbers.
+    /// Programs of calls by 64-bit numbers.
     pub programs: &'a ProgramTable,
-    /// Programs by 32-bit numbers.
+    /// Programs of calls by 32-bit numbers.
     pub compat: &'a ProgramTable,
 }
 
-/// Generates the program on the raw tracepoint for the entry or exit of system calls. It tail-calls
-/// the program in `tables` that has the call's number, if the thread is in the scope.
+/// Generates the program on the raw tracepoint for the entry or exit of system calls. If the thread
+/// is in the scope, the program tail-calls the program in `tables` for the call's number.
 ///
-/// Calls by 32-bit numbers mean other calls: those of 32-bit processes, and `int $0x80` in any
-/// process, which the code segment does not reveal. They have a table of their own. With a buffers
-/// map, the program counts calls without a program at their entry, unless recording is stopped on
-/// the CPU.
+/// 32-bit numbers identify other calls: calls of 32-bit processes, and `int $0x80` in any process,
+/// which the code segment does not reveal. These calls have a separate table. With a buffers map,
+/// the program counts calls without a program at their entry, unless recording is stopped on the
+/// CPU.
 pub fn generate_dispatcher(
     phase: Phase,
     registers: &RegisterLayout,
@@ -34,7 +34,7 @@ pub fn generate_dispatcher(
     scope: Option<ScopeMaps>,
     buffers_fd: Option<i32>,
 ) -> Option<Vec<u8>> {
-    /// The flag of a call by a 32-bit number, in `status` (arch/x86/include/asm/thread_info.h).
+    /// The flag in `status` of a call by a 32-bit number (arch/x86/include/asm/thread_info.h).
     const TS_COMPAT: i32 = 2;
     const TASK: Register = 7;
     let at = |offset: u32| i16::try_from(offset).ok();
@@ -84,7 +84,7 @@ fn count_unknown(asm: &mut Asm, programs: &ProgramTable, map_fd: i32) {
     asm.place_label(is_done);
 }
 
-/// Tail-calls the program of the call's number; continues if there is none. `number_at` is the
+/// Tail-calls the program for the call's number; continues if there is none. `number_at` is the
 /// offset of the number in the registers.
 fn tail_call(asm: &mut Asm, phase: Phase, number_at: i16, programs: &ProgramTable) {
     match phase {

@@ -1,5 +1,5 @@
-//! Generates the BPF program that records an event. Steps of fields and the dispatcher have files
-//! of their own.
+//! Generates the BPF program that records an event. Separate files contain the steps of fields and
+//! the dispatcher.
 //!
 //! Longer than 600 lines: the builder and the ring protocol belong together.
 //!
@@ -54,7 +54,7 @@ pub(super) mod helper {
 /// An atomic operation (RFC 9669, 5.3).
 const ATOMIC_ADD: i32 = 0;
 
-/// The return value of every program. Other programs on a tracepoint, perf's counters among them,
+/// The return value of every program. Other programs on a tracepoint, such as perf's counters,
 /// receive only events that each program passes (kernel/trace/bpf_trace.c, trace_call_bpf()).
 pub(super) const PASS: i32 = 1;
 
@@ -64,7 +64,7 @@ pub(super) const AT: Register = 8;
 const CONTROL: Register = 9;
 pub(super) const STACK: Register = 10;
 
-/// Stack offsets.
+/// Offsets of the program's stack slots.
 pub(super) mod stack {
     pub(crate) const KEY: i16 = -4;
     pub(crate) const DEPTH: i16 = -16;
@@ -87,14 +87,14 @@ pub(super) mod stack {
     pub(crate) const MESSAGE: i16 = -176;
     pub(crate) const PART: i16 = -184;
     pub(crate) const MISSING: i16 = -192;
-    /// The event of a program that records several. Such a program has no filters, which use the
-    /// slot.
+    /// The event number, in programs that record several events. Such programs have no filters,
+    /// which use the slot otherwise.
     pub(crate) const EVENT: i16 = MISSING;
-    /// A slot for programs that do not read user memory; it shares INCOMPLETE's place.
+    /// A slot for programs that do not read user memory; it shares the slot of `INCOMPLETE`.
     pub(crate) const SCRATCH: i16 = INCOMPLETE;
 }
 
-/// Offsets in control lines (`trackway_abi::region`).
+/// Offsets of the words in a control line (`trackway_abi::region`).
 mod control {
     pub(super) const COMMIT: i16 = 0;
     pub(super) const LIMIT: i16 = 8;
@@ -105,7 +105,7 @@ mod control {
     pub(super) const PLACE: i16 = 88;
 }
 
-/// The record does not fit a sub-buffer, or the program is too long.
+/// The error that a record does not fit a sub-buffer, or a program is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProgramTooLarge;
 
@@ -118,33 +118,33 @@ pub struct ProgramMaps {
     pub scope: Option<ScopeMaps>,
 }
 
-/// The numbers of an event.
+/// The numbers that identify an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventNumber {
-    /// The id in the trace.
+    /// The event's id in the trace.
     pub id: u16,
-    /// The index among the counters of the buffers.
+    /// The event's index in the counters of the buffers.
     pub index: usize,
 }
 
-/// A program in the form that bpf(2) takes.
+/// A program in the form that bpf(2) accepts.
 #[derive(Debug)]
 pub struct ProgramCode {
     pub(crate) bytes: Vec<u8>,
-    /// BTF of the program's functions; `None`: it has one function.
+    /// BTF of the program's functions; `None`: the program consists of one function.
     pub(crate) types: Option<Btf>,
 }
 
 impl ProgramCode {
     /// Returns bytes that are equal for programs with equal effect. `None`: the program has
-    /// functions, which are not compared.
+    /// functions and cannot be compared.
     pub fn comparable_bytes(&self) -> Option<&[u8]> {
         self.types.is_none().then_some(&self.bytes[..])
     }
 }
 
 /// Generates a program that records an event in the buffers' map. With a scope, the program records
-/// only events that happen in threads of the scope or concern one of them ([`super::scope`]).
+/// only events that occur in threads of the scope or concern such a thread ([`super::scope`]).
 ///
 /// # Errors
 ///
@@ -162,7 +162,7 @@ pub fn generate_program(
 ///
 /// # Errors
 ///
-/// As [`generate_program`].
+/// See [`generate_program`].
 pub fn generate_filtered_program(
     plan: &EventPlan,
     layout: &BufferLayout,
@@ -176,13 +176,13 @@ pub fn generate_filtered_program(
     build_program(plan, layout, maps, EventSelection::Fixed(event), filters)
 }
 
-/// Generates one program for all calls that are recorded alike: a map names the event of each call
-/// ([`super::attach::ProgramTable::set_event`]). So the kernel verifies one program for all of
-/// them.
+/// Generates one program for all system calls that are recorded alike: a map gives the event of
+/// each call ([`super::attach::ProgramTable::set_event`]). So the kernel verifies one program for
+/// these calls.
 ///
 /// # Errors
 ///
-/// As [`generate_program`].
+/// See [`generate_program`].
 pub fn generate_shared_program(
     plan: &EventPlan,
     layout: &BufferLayout,
@@ -201,7 +201,7 @@ fn build_program(
     event: EventSelection,
     filters: &[Filter],
 ) -> Result<ProgramCode, ProgramTooLarge> {
-    // As in `ring`: the head never reaches a sub-buffer's end.
+    // As in crate `ring`, the head never reaches a sub-buffer's end.
     let record_bytes_max = (EXTENDED_BYTES + TAILROOM_BYTES) as u32 + plan.bytes_max();
     let limit = layout.geometry(0).record_bytes_max() as u32;
     if record_bytes_max > limit {
@@ -214,7 +214,7 @@ fn build_program(
         ProgramBuilder { asm, layout, plan, event, record_bytes_max, out, position_max };
     match plan.data_source {
         DataSource::Tracepoint | DataSource::Arguments => builder.asm.mov(CONTEXT, 1),
-        // The tracepoint's first argument.
+        // The registers are the tracepoint's first argument.
         DataSource::Registers => builder.asm.load(CONTEXT, 1, 0),
     }
     if let Some(scope) = maps.scope {
@@ -229,7 +229,7 @@ fn build_program(
         builder.asm.place_label(is_in);
     }
     builder.load_event();
-    // Whether an event passes is unknown until its filter has run, so it gets a counter of its own.
+    // The filters' verdict is still unknown, so events with filters have a separate counter.
     builder.enter_level(maps.buffers_fd, if filters.is_empty() { TOO_DEEP } else { UNFILTERED });
     let labels = Labels {
         out: builder.out,
@@ -265,12 +265,12 @@ fn build_program(
     builder.asm.place_label(labels.full);
     builder.count_lost();
     builder.asm.goto(labels.out);
-    // Rare cases come last.
+    // The code of rare cases comes last.
     builder.open_sub_buffer(&labels);
     filter::finish_program(builder.asm, filters, &functions).ok_or(ProgramTooLarge)
 }
 
-/// Loads the address of this CPU's area of the buffers into r0; 0: there is none.
+/// Loads the address of this CPU's area of the buffers into r0; 0: the CPU has no area.
 fn load_cpu_area(asm: &mut Asm, map_fd: i32) {
     asm.call_kernel(helper::GET_SMP_PROCESSOR_ID);
     asm.store_sized(4, STACK, stack::KEY, 0);
@@ -292,7 +292,7 @@ struct Labels {
 enum EventSelection {
     /// One event.
     Fixed(EventNumber),
-    /// The event that the map with this descriptor names for the call's number.
+    /// The event that the map with this descriptor gives for the call's number.
     FromMap(i32),
 }
 
@@ -304,21 +304,21 @@ pub(super) struct ProgramBuilder<'l> {
     event: EventSelection,
     /// Most bytes of a record.
     record_bytes_max: u32,
-    /// The place where the program gives its level back.
+    /// The label of the code that leaves the level.
     out: Label,
-    /// The bound of [`AT`]. The bytes after it have room for one step.
+    /// The upper bound of [`AT`]. The bytes after the bound have room for one step.
     pub(super) position_max: usize,
 }
 
-/// Returns an offset in control lines, a record or a CPU area as instructions have it. All such
+/// Converts an offset in control lines, a record or a CPU area to an instruction's offset. All such
 /// offsets are small.
 pub(super) const fn insn_offset(offset: usize) -> i16 {
     offset as i16
 }
 
-/// Moves [`AT`] after text that a kernel helper has copied there; r0 is the helper's result. The
+/// Advances [`AT`] past text that a helper function has copied; r0 is the function's result. The
 /// text has at most `bytes_max` bytes with its NUL. Unreadable text becomes empty. With
-/// `count_cut`, the helper was given one byte more; text that needs it is cut and counted.
+/// `count_cut`, the function may copy one more byte; longer text is cut and counted.
 pub(super) fn finish_text(asm: &mut Asm, bytes_max: u32, count_cut: Option<&dyn Fn(&mut Asm)>) {
     let (is_read, is_short) = (asm.new_label(), asm.new_label());
     asm.jumpi(jump::JSGT, 0, 0, is_read);
@@ -340,7 +340,7 @@ pub(super) fn finish_text(asm: &mut Asm, bytes_max: u32, count_cut: Option<&dyn 
     asm.alu(alu::ADD, AT, 0);
 }
 
-/// Ends a program and permits preemption again.
+/// Ends a program and enables preemption again.
 fn end_program(asm: &mut Asm, guard: Option<PreemptionGuard>) {
     if let Some(guard) = guard {
         guard.end(asm);
@@ -350,7 +350,7 @@ fn end_program(asm: &mut Asm, guard: Option<PreemptionGuard>) {
 
 impl EventSelection {
     /// Loads into r2 the address of the event's word in the CPU area. `offset` maps an event's
-    /// index to the word's offset; each event has eight bytes.
+    /// index to the word's offset; each event has a word of eight bytes.
     fn load_word(self, asm: &mut Asm, events: usize, offset: impl Fn(usize) -> usize) {
         match self {
             Self::Fixed(EventNumber { index, .. }) => {
@@ -402,7 +402,7 @@ impl ProgramBuilder<'_> {
     }
 
     /// Finds the CPU area and the level's region. Ends the program if all levels are in use, and
-    /// counts that at offset `too_deep` of the CPU area.
+    /// counts the event at offset `too_deep` of the CPU area.
     fn enter_level(&mut self, map_fd: i32, too_deep: usize) {
         let (layout, guard, event) = (self.layout, self.plan.guard, self.event);
         let asm = &mut self.asm;
@@ -412,7 +412,7 @@ impl ProgramBuilder<'_> {
         let (is_there, has_level) = (asm.new_label(), asm.new_label());
         load_cpu_area(asm, map_fd);
         asm.jumpi(jump::JNE, 0, 0, is_there);
-        end_program(asm, guard); // a CPU that came later
+        end_program(asm, guard); // a CPU that came online later
         asm.place_label(is_there);
         asm.mov(CPU, 0);
         let goes_on = asm.new_label();
@@ -428,7 +428,7 @@ impl ProgramBuilder<'_> {
         asm.place_label(is_on);
         asm.load(1, CPU, insn_offset(DEPTH));
         asm.jumpi(jump::JLT, 1, LEVELS as i32, has_level);
-        // ProgramTable that interrupt this one count in the same place.
+        // Programs that interrupt this program increment the same counter.
         asm.movi(1, 1);
         asm.atomic(ATOMIC_ADD, CPU, insn_offset(too_deep), 1);
         end_program(asm, guard);
@@ -469,7 +469,7 @@ impl ProgramBuilder<'_> {
         asm.alui(alu::RSH, 2, 1);
         asm.mov(3, 2);
         asm.alui(alu::AND, 3, (sub_bytes - 1) as i32);
-        asm.jumpi(jump::JEQ, 3, 0, labels.switch); // nothing is open
+        asm.jumpi(jump::JEQ, 3, 0, labels.switch); // no sub-buffer is open
         let room = sub_bytes as i32 - self.record_bytes_max as i32;
         asm.jumpi(jump::JGT, 3, room, labels.switch);
     }
@@ -511,19 +511,19 @@ impl ProgramBuilder<'_> {
         for zero in (sub_header::END..SUB_HEADER_BYTES).step_by(4) {
             asm.storei_sized(4, AT, insn_offset(zero), 0);
         }
-        // Records of the sub-buffer count their time from its beginning.
+        // Records of the sub-buffer count their time from the sub-buffer's beginning.
         asm.store(STACK, stack::LAST, 0);
         asm.mov(2, 5);
         asm.alui(alu::ADD, 2, SUB_HEADER_BYTES as i32);
         asm.goto(labels.write);
     }
 
-    /// Writes the record's header at the head (r2), then points [`AT`] after it.
+    /// Writes the record's header at the head (r2), then points [`AT`] after the header.
     ///
     /// The verifier walks the following code once for each path with different register contents.
     /// So all paths get the same bound of [`AT`], and the path with the least known contents comes
-    /// first: the others are cases of it. The bound holds because records end within their
-    /// sub-buffer.
+    /// first: the other paths are special cases. The bound is valid because records end within
+    /// their sub-buffer.
     fn write_header(&mut self) {
         let (event, end) = (self.event, self.layout.ring_offset(LEVELS) as i32);
         let (out, asm) = (self.out, &mut self.asm);
@@ -568,14 +568,14 @@ impl ProgramBuilder<'_> {
         asm.jumpi(jump::JGT, AT, end, out);
     }
 
-    /// Makes the verifier forget its knowledge of [`AT`] except the bound. Otherwise it would walk
-    /// the rest once for each length that a step can add, for every combination of steps.
+    /// Makes the verifier discard its knowledge of [`AT`] except the bound. Otherwise it would walk
+    /// the remaining code once for each length that a step can add, for every combination of steps.
     pub(super) fn forget_position(&mut self) {
         self.forget_register(AT, self.position_max as i32, self.out);
     }
 
-    /// Does the same as [`Self::forget_position`] for a register of at most `most`, or jumps to
-    /// `otherwise`.
+    /// Makes the verifier discard its knowledge of a register, like [`Self::forget_position`]. The
+    /// program jumps to `otherwise` if the register exceeds `most`.
     pub(super) fn forget_register(&mut self, register: Register, most: i32, otherwise: Label) {
         self.asm.store(CONTROL, control::PLACE, register);
         self.asm.load(register, CONTROL, control::PLACE);
@@ -590,7 +590,7 @@ impl ProgramBuilder<'_> {
         asm.load(1, STACK, stack::HEAD);
         asm.alu(alu::ADD, AT, 1);
         asm.alui(alu::LSH, AT, 1);
-        // The other parity, and its slot.
+        // The next commit word has the other parity, which selects the other slot.
         asm.load(1, STACK, stack::COMMIT);
         asm.alui(alu::AND, 1, 1);
         asm.alui(alu::XOR, 1, 1);
@@ -605,14 +605,14 @@ impl ProgramBuilder<'_> {
         asm.store(CONTROL, control::COMMIT, AT);
     }
 
-    /// Gives the level back and ends the program.
+    /// Leaves the level and ends the program.
     fn leave_level(&mut self) {
         self.asm.load(1, STACK, stack::DEPTH);
         self.asm.store(CPU, insn_offset(DEPTH), 1);
         end_program(&mut self.asm, self.plan.guard);
     }
 
-    /// Counts a record that did not fit.
+    /// Counts a record that did not fit the buffers.
     fn count_lost(&mut self) {
         let asm = &mut self.asm;
         asm.load(1, CONTROL, control::DISCARDED);
@@ -622,7 +622,7 @@ impl ProgramBuilder<'_> {
         self.count_event(|event| layout.lost_offset(event));
     }
 
-    /// Counts an event with a field that a filter reads and that was not in memory.
+    /// Counts an event with a filtered field that was not in memory.
     pub(super) fn count_unread(&mut self) {
         let layout = self.layout;
         self.count_event(|event| layout.unread_offset(event));
@@ -638,8 +638,8 @@ fn count_cut(asm: &mut Asm, event: EventSelection, layout: &BufferLayout) {
     count_event(asm, event, layout.events(), |event| layout.cut_offset(event));
 }
 
-/// Increments a counter in the CPU area. A plain store is enough: a program does not interrupt
-/// itself.
+/// Increments an event's counter in the CPU area. A plain store is enough: a program does not
+/// interrupt itself.
 fn count_event(
     asm: &mut Asm,
     event: EventSelection,

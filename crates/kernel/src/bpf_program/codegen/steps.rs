@@ -1,4 +1,4 @@
-//! Steps of a program that record fields from the tracepoint's data.
+//! Generates the steps of a program that record fields from the tracepoint's data.
 
 use trackway_jit::insn::{alu, jump};
 
@@ -11,7 +11,7 @@ use crate::catalogue::model::Location;
 /// Size in bytes of the largest block that is copied word by word.
 const UNROLLED_BYTES_MAX: u32 = 64;
 
-/// Writes `size` zero bytes at [`AT`] for a number that is not known.
+/// Writes `size` zero bytes at [`AT`] for an unknown number.
 fn write_zeros(asm: &mut Asm, size: u32) {
     asm.mov(5, CPU);
     asm.alu(alu::ADD, 5, AT);
@@ -20,7 +20,7 @@ fn write_zeros(asm: &mut Asm, size: u32) {
 }
 
 impl ProgramBuilder<'_> {
-    /// Loads a thread id into r0. Returns false if the step does not give one.
+    /// Loads a thread id into r0. Returns false if the step does not read a thread id.
     pub(super) fn load_thread(&mut self, step: &Step) -> bool {
         let asm = &mut self.asm;
         match step {
@@ -36,7 +36,7 @@ impl ProgramBuilder<'_> {
         true
     }
 
-    /// Writes a field at [`AT`] and moves that on.
+    /// Writes a field at [`AT`] and advances [`AT`].
     pub(super) fn write_step(&mut self, step: &Step) {
         match *step {
             Step::Copy { offset, size } => self.copy_record(offset, size),
@@ -68,7 +68,7 @@ impl ProgramBuilder<'_> {
                 asm.store_sized(4, 5, 0, 1);
                 asm.alui(alu::ADD, AT, 4);
             }
-            // [`arguments::write_arguments`] writes all of them at once.
+            // [`arguments::write_arguments`] writes the fields of all arguments together.
             Step::Argument(_) => {}
             Step::Zeros(size) => write_zeros(&mut self.asm, size),
             _ => self.write_user_step(step),
@@ -96,7 +96,7 @@ impl ProgramBuilder<'_> {
             asm.movi(2, size as i32);
             asm.mov(3, CONTEXT);
             asm.alui(alu::ADD, 3, offset as i32);
-            // The helper writes zeros if it cannot read.
+            // The helper function writes zeros if it cannot read.
             asm.call_kernel(helper::PROBE_READ_KERNEL);
         }
         asm.alui(alu::ADD, AT, size as i32);
@@ -120,7 +120,7 @@ impl ProgramBuilder<'_> {
         self.copy_text_up_to(helper, bytes_max);
     }
 
-    /// Copies text like [`Self::copy_text`]; r2 has the limit, which is at most `bytes_max`.
+    /// Copies text like [`Self::copy_text`], with the limit in r2, which is at most `bytes_max`.
     pub(in crate::bpf_program) fn copy_text_up_to(&mut self, helper: i32, bytes_max: u32) {
         let asm = &mut self.asm;
         asm.mov(1, CPU);
@@ -142,7 +142,7 @@ impl ProgramBuilder<'_> {
         self.forget_position();
     }
 
-    /// Copies elements of `size` bytes, after their number.
+    /// Writes the number of elements and copies the elements of `size` bytes.
     fn copy_dynamic_array(&mut self, offset: u32, location: Location, size: u32) {
         self.locate_data(offset, location);
         let (event, layout, asm) = (self.event, self.layout, &mut self.asm);
@@ -152,7 +152,7 @@ impl ProgramBuilder<'_> {
         count_cut(asm, event, layout);
         asm.movi(4, VARIABLE_BYTES_MAX as i32);
         asm.place_label(is_short);
-        // Whole elements only.
+        // Keeps whole elements only.
         asm.mov(2, 4);
         asm.alui(alu::AND, 2, -(size as i32));
         asm.mov(4, 2);

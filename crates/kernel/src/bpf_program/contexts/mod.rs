@@ -1,15 +1,16 @@
-//! Contexts of kernel events: values that records have before the event's fields.
+//! Contexts of kernel events: values that precede the event's fields in a record.
 //!
-//! Every record has `tid`; the user selects the others. Contexts describe the thread that runs when
-//! the event happens; in an interrupt, the interrupted one. Names and types are LTTng's. Filters
-//! can read all of them, recorded or not ([`FilterContexts`]): from the same table, with the same
-//! instructions.
+//! Every record has `tid`; the user selects the other contexts. Contexts describe the thread that
+//! runs when the event occurs; in an interrupt, the interrupted thread. Names and types are
+//! LTTng's. Filters can read all contexts, recorded or not ([`FilterContexts`]): from the same
+//! table, with the same instructions.
 //!
 //! A program reads contexts from kernel structures, at offsets from the kernel's types. A value at
 //! an invalid address reads as zero. Numbers in `task_struct` itself are plain loads, which the
-//! verifier checks by type. A helper follows pointers: for each pointer that a program loads
-//! itself, the verifier of Linux 6.18 searches a name among all types, several times. A program
-//! with all contexts would take 0.1 s to load; and there may be two thousand programs.
+//! verifier checks by type. A helper function follows pointers: for each pointer that a program
+//! loads itself, the verifier of Linux 6.18 searches a name among all types, several times. A
+//! program with all contexts would take 0.1 s to load, and a recording may have two thousand
+//! programs.
 
 mod table;
 
@@ -31,14 +32,14 @@ use table::{Hop, Source, State, TASK};
 
 /// Size of a thread's name, with its NUL (TASK_COMM_LEN).
 const NAME_BYTES: u32 = 16;
-/// A mask of namespace levels (MAX_PID_NS_LEVEL, 32, less one).
+/// A mask of pid namespace levels (MAX_PID_NS_LEVEL, 32, less one).
 const LEVEL_MASK: i32 = 31;
-/// Size of `struct upid`: a number and its namespace.
+/// Size of `struct upid`: an id and its namespace.
 const NUMBER_BYTES: i32 = 16;
 
-/// The increment of the migration counter by programs on tracepoints: the kernel keeps them on
-/// their CPU (since Linux 5.7: BPF_PROG_RUN_ARRAY). For other programs it is measured:
-/// [`super::preemption`].
+/// The increment of the migration counter by programs on tracepoints: the kernel keeps these
+/// programs on their CPU (since Linux 5.7: BPF_PROG_RUN_ARRAY). For other programs, a probe
+/// measures the increment: [`super::preemption`].
 const TRACEPOINT_MIGRATION_COUNT: i32 = 1;
 
 /// A context that this kernel does not reveal.
@@ -46,7 +47,7 @@ const TRACEPOINT_MIGRATION_COUNT: i32 = 1;
 pub struct MissingContext {
     /// The context's name.
     pub name: &'static str,
-    /// The reason.
+    /// The reason why the context is missing.
     pub why: &'static str,
 }
 
@@ -72,7 +73,7 @@ pub(super) enum ContextLocation {
     /// One half of the thread's user and group, at this shift.
     UidGid(i32),
     Cpu,
-    /// The end of a path: pointers at these offsets, then `bytes` bytes at `offset`, less a
+    /// The end of a path: pointers at these offsets, then `bytes` bytes at `offset`, minus a
     /// constant.
     Path {
         pointers: Vec<i16>,
@@ -80,8 +81,8 @@ pub(super) enum ContextLocation {
         bytes: u32,
         less: i32,
     },
-    /// A path to a `struct pid` with offsets of level and numbers; for a namespace, the offset of
-    /// its number, too.
+    /// A path to a `struct pid`, with the offsets of its level and ids; for a namespace, also the
+    /// offset of the namespace's number.
     OwnNumber {
         pointers: Vec<i16>,
         level: i16,
@@ -92,7 +93,7 @@ pub(super) enum ContextLocation {
     Name(i32),
     /// The offset of the migration counter.
     MigrationCount(i16),
-    /// The offset of four bytes, and a bit in them.
+    /// The offset of a 32-bit word, and a bit in the word.
     Bit(i16, u8),
     /// The path to the CPU's preemption counter.
     PreemptionCount(CounterPath),
@@ -119,7 +120,7 @@ fn pointer_offsets(btf: &Btf, hops: &[Hop]) -> Option<Vec<i16>> {
 }
 
 impl ContextLocation {
-    /// Returns the location of a preemption state.
+    /// Returns the location of a part of the preemption state.
     fn for_state(state: State, found: &Preemption) -> Result<Self, &'static str> {
         match state {
             State::Preemptible => found.count.clone().map(Self::PreemptionCount),
@@ -160,10 +161,10 @@ impl ContextLocation {
     }
 }
 
-/// Finds the locations of contexts.
+/// Finds the locations of contexts in this kernel.
 struct ContextResolver<'btf> {
     btf: Option<&'btf Btf>,
-    /// Cached, because probing takes some milliseconds.
+    /// The cached preemption state, because probing takes some milliseconds.
     probed: OnceCell<Preemption>,
 }
 
@@ -188,12 +189,13 @@ impl<'btf> ContextResolver<'btf> {
 /// The contexts that filters may read, each with its location or the reason why it has none.
 #[derive(Debug)]
 pub struct FilterContexts {
-    /// A location of `None` is a thread's name, which a helper gives.
+    /// The contexts with their locations. `None` is the location of a thread's name, which a helper
+    /// function returns.
     all: Vec<(Context, Result<Option<ContextLocation>, &'static str>)>,
 }
 
 impl FilterContexts {
-    /// Finds all contexts. It probes the preemption state only if a filter may read a part of it.
+    /// Finds all contexts. Probes the preemption state only if a filter may read a part of it.
     pub fn find(btf: Option<&Btf>, may_be_read: impl Fn(&str) -> bool) -> Self {
         let resolver = ContextResolver::new(btf);
         let needs_probe = |context: &Context| matches!(context.source, Source::State(_));
@@ -206,13 +208,13 @@ impl FilterContexts {
         Self { all: Context::filterable().filter(is_included).map(place).collect() }
     }
 
-    /// Returns the reason why the kernel does not reveal a context.
+    /// Returns the reason why the kernel does not reveal the context with this name.
     pub fn missing(&self, name: &str) -> Option<MissingContext> {
         let (context, place) = self.all.iter().find(|(context, _)| context.name == name)?;
         place.as_ref().err().map(|&why| MissingContext { name: context.name, why })
     }
 
-    /// Returns the context with this name, and its location.
+    /// Returns the context with this name, with its location.
     pub(super) fn named(&self, name: &str) -> Option<(Context, Option<&ContextLocation>)> {
         let (context, place) = self.all.iter().find(|(context, _)| context.name == name)?;
         place.as_ref().ok().map(|place| (*context, place.as_ref()))
@@ -220,11 +222,11 @@ impl FilterContexts {
 }
 
 impl Contexts {
-    /// Finds `tid` and the `wanted` contexts, each once. Those of variable size come last.
+    /// Finds `tid` and the `wanted` contexts, each once. Contexts of variable size come last.
     ///
     /// # Errors
     ///
-    /// If the kernel's types do not give the location of one.
+    /// If the kernel's types do not give the location of a context.
     pub fn new(wanted: &[Context], btf: Option<&Btf>) -> Result<Self, MissingContext> {
         let mut contexts = Self::default();
         let resolver = ContextResolver::new(btf);
@@ -253,7 +255,7 @@ impl Contexts {
         self.all.iter().map(|(_, place)| place.bytes_max()).sum()
     }
 
-    /// Writes the contexts at [`AT`] and moves that on.
+    /// Writes the contexts at [`AT`] and advances [`AT`].
     // Longer than 70 lines: the order of its groups decides which registers survive.
     pub(super) fn write(&self, asm: &mut Asm, data_source: DataSource) {
         let mut at = 0;
@@ -290,7 +292,7 @@ impl Contexts {
                 asm.store_sized(place.bytes_max(), 5, 0, 1);
             }
         }
-        // Sorted, so that contexts behind the same pointers follow them once.
+        // After sorting, contexts behind the same pointers follow these pointers once.
         offsets.sort_by(|(one, _), (other, _)| one.pointers().cmp(other.pointers()));
         let mut before: &[i16] = &[];
         for (place, at) in offsets.iter().filter(|(place, _)| !place.pointers().is_empty()) {
@@ -311,7 +313,7 @@ impl Contexts {
                     load_own_number_address(asm, (*level, *numbers), *inum);
                     load_target(asm, 1, *at as i32);
                     asm.movi(2, 4);
-                    // The helper writes zeros if it cannot read.
+                    // The helper function writes zeros if it cannot read.
                     asm.call_kernel(helper::PROBE_READ_KERNEL);
                 }
                 ContextLocation::PreemptionCount(way) => {
@@ -359,8 +361,8 @@ impl ContextLocation {
         }
     }
 
-    /// Loads a number into r1 for a filter, in the context's size. Filters do not run while a
-    /// record is written, so the stack slots that contexts use are free.
+    /// Loads a numeric context into r1 for a filter, in the context's size. Filters do not run
+    /// while a record is written, so the stack slots that contexts use are free.
     pub(super) fn load_for_filter(&self, asm: &mut Asm, data_source: DataSource) {
         if let Self::PidTgid(shift) = self {
             asm.call_kernel(helper::GET_CURRENT_PID_TGID);
@@ -395,7 +397,8 @@ impl ContextLocation {
         asm.load(1, STACK, stack::KEY_WIDE);
     }
 
-    /// Loads the result of a kernel function into r1; false: no function gives the context.
+    /// Loads the result of a helper function into r1; returns false if no function gives the
+    /// context.
     fn load_from_helper(&self, asm: &mut Asm) -> bool {
         match self {
             Self::UidGid(shift) => {
@@ -417,7 +420,8 @@ impl ContextLocation {
         true
     }
 
-    /// Loads a value of the thread's structure (r0) into r1; false: the context is not there.
+    /// Loads a value of `task_struct` (r0) into r1; returns false if the context is not in
+    /// `task_struct`.
     fn load_from_task(&self, asm: &mut Asm, data_source: DataSource) -> bool {
         match self {
             Self::Path { pointers, offset, bytes, less } if pointers.is_empty() => {
@@ -447,7 +451,7 @@ impl ContextLocation {
     }
 }
 
-/// Sets r1 to 1 if a register has this number, else to 0.
+/// Sets r1 to 1 if a register has the value `number`, else to 0.
 fn compare_equal(asm: &mut Asm, register: Register, number: i32) {
     let is_so = asm.new_label();
     asm.movi(1, 1);
@@ -456,7 +460,7 @@ fn compare_equal(asm: &mut Asm, register: Register, number: i32) {
     asm.place_label(is_so);
 }
 
-/// Loads the address `at` bytes after [`AT`].
+/// Loads the address `at` bytes after [`AT`] into a register.
 fn load_target(asm: &mut Asm, register: Register, at: i32) {
     asm.mov(register, CPU);
     asm.alu(alu::ADD, register, AT);
@@ -473,7 +477,8 @@ pub(super) fn read_to_stack(asm: &mut Asm, to: i16, bytes: i32) {
     asm.call_kernel(helper::PROBE_READ_KERNEL);
 }
 
-/// Follows pointers from the thread, or on from the pointers that were followed before.
+/// Follows pointers from the thread, or from the end of `before` if `pointers` begins with
+/// `before`.
 pub(super) fn follow_pointers(asm: &mut Asm, pointers: &[i16], before: &[i16]) {
     let rest = match pointers.strip_prefix(before) {
         Some(rest) if !before.is_empty() => {
@@ -494,20 +499,20 @@ pub(super) fn follow_pointers(asm: &mut Asm, pointers: &[i16], before: &[i16]) {
     }
 }
 
-/// Sets r1 to 1 if nothing forbids preemption, by the counter of the CPU whose run queue was found.
+/// Sets r1 to 1 if the counter of the CPU whose run queue was found permits preemption, else to 0.
 fn load_preemptible(asm: &mut Asm, way: &CounterPath) {
     asm.load(3, STACK, stack::POINTER);
     asm.alui(alu::ADD, 3, way.count);
     asm.storei(STACK, stack::KEY_WIDE, 0);
     read_to_stack(asm, stack::KEY_WIDE, 4);
     asm.load(2, STACK, stack::KEY_WIDE);
-    // The highest bit is a flag.
+    // The counter's highest bit is a flag.
     asm.alui(alu::AND, 2, i32::MAX);
     compare_equal(asm, 2, TRACEPOINT_PREEMPTION_COUNT);
 }
 
-/// Loads into r3 the address of a `struct pid`'s number in its own namespace, the deepest one; or
-/// of that namespace's number.
+/// Loads into r3 the address of a `struct pid`'s id in its own namespace, the deepest one, or the
+/// address of that namespace's number.
 fn load_own_number_address(asm: &mut Asm, (level, numbers): (i16, i32), inum: Option<i32>) {
     asm.load(3, STACK, stack::POINTER);
     asm.alui(alu::ADD, 3, level.into());

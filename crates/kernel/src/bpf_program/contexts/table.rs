@@ -2,24 +2,24 @@
 
 use trackway_schema::{FieldKind, Scalar};
 
-/// MAX_RT_PRIO (include/linux/sched/prio.h), the origin of LTTng's and /proc/PID/stat's priorities.
+/// MAX_RT_PRIO (include/linux/sched/prio.h), from which LTTng and /proc/PID/stat count priorities.
 const FIRST_PRIORITY: i32 = 100;
 /// DEFAULT_PRIO: the priority of nice 0.
 const DEFAULT_PRIORITY: i32 = 120;
 /// A context of kernel events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context {
-    /// The name in traces and filters.
+    /// The context's name in traces and filters.
     pub name: &'static str,
     /// A description for users.
     pub about: &'static str,
     pub(super) source: Source,
 }
 
-/// A member of a structure: a pointer to follow, or the value.
+/// A structure and its member: a pointer to follow, or the value.
 pub(super) type Hop = (&'static str, &'static str);
 
-/// The origin of a context.
+/// The source of a context's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
     /// One half of bpf_get_current_pid_tgid().
@@ -28,19 +28,19 @@ pub(super) enum Source {
     UidGid { shift: i32 },
     /// The current CPU.
     Cpu,
-    /// The end of a path from the thread's `task_struct`, less a constant.
+    /// The end of a path from the thread's `task_struct`, minus a constant.
     Path { hops: &'static [Hop], scalar: Scalar, less: i32 },
-    /// The number, in its own namespace, of the `struct pid` at the end of the path.
+    /// The id, in its own namespace, of the `struct pid` at the end of the path.
     OwnNumber(&'static [Hop]),
-    /// The number of the namespace of the `struct pid` at the end of the path.
+    /// The number of the own namespace of the `struct pid` at the end of the path.
     OwnNamespace(&'static [Hop]),
     /// The thread's name.
     Name,
-    /// The thread's preemption state.
+    /// A part of the thread's preemption state.
     State(State),
 }
 
-/// Aspects of a thread's preemption state.
+/// Parts of a thread's preemption state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Preemptible,
@@ -76,10 +76,10 @@ const fn state_context(name: &'static str, about: &'static str, state: State) ->
 const PROCESS: &[Hop] = &[(TASK, "group_leader"), (TASK, "thread_pid")];
 const THREAD: &[Hop] = &[(TASK, "thread_pid")];
 
-/// A context for filters only: packets have the CPU.
+/// The CPU, a context for filters only: in traces, packets have the CPU.
 const CPU_ID: Context = Context { name: "cpu_id", about: "the CPU", source: Source::Cpu };
 
-/// All contexts of records.
+/// All contexts that records can have.
 #[rustfmt::skip]
 pub const ALL: [Context; 27] = [
     Context { name: "tid", about: "thread", source: Source::PidTgid { shift: 0 } },

@@ -1,16 +1,16 @@
 //! Filters that the kernel runs before it records an event: docs/design/0011-kernel-recording.md.
-//! [`slots`] has the loads of values.
+//! [`slots`] generates the code that loads values.
 //!
 //! Longer than 600 lines: slot sources and their code must agree.
 //!
-//! The filter is the same function as everywhere in the kernel ([`crate::bpf_filter::translate`]).
-//! This module generates the code before it, in each event's program: it fills the frame slots that
-//! the filter reads from the event's data source. Frames lie in [scratch
+//! Like every filter in the kernel, the filter is a function ([`crate::bpf_filter::translate`]).
+//! This module generates the code before it, in each event's program: the code fills the frame
+//! slots that the filter reads, from the event's data source. Frames lie in [scratch
 //! areas](crate::bpf_filter::scratch), one for each CPU and level, so an event that interrupts a
-//! filter has another one.
+//! filter has another frame.
 //!
-//! Invariant: an event that a filter rejects leaves no trace: the program has not read the buffer's
-//! state, and counts nothing.
+//! Invariant: an event that a filter rejects has no effect: the program has not read the buffer's
+//! state, and increments no counter.
 
 mod slots;
 
@@ -52,19 +52,19 @@ use slots::{locate_data, read_sequence, read_text, read_thread_name, text_bytes}
 
 /// Size of a thread's name, with its NUL (TASK_COMM_LEN).
 const NAME_BYTES: u32 = 16;
-/// Size of a filter's cells.
+/// Size of a filter's cells in bytes.
 const CELLS_BYTES: usize = 8 * CELLS_MAX;
-/// The most string steps of all filters of an event, about two nanoseconds each. The event may
-/// occur in an interrupt.
+/// The most string steps of all filters of an event, about two nanoseconds for each step. The event
+/// may occur in an interrupt.
 pub const STEPS_MAX: u64 = 1 << 17;
 
 /// Kernel maps for all filters of a recording: scratch areas, automata and filter state.
 #[derive(Debug)]
 pub struct FilterMaps {
-    /// Scratch areas for each CPU and level: a map for filters with the same constants; filters
-    /// with an automaton's letters have maps of their own.
+    /// Maps of scratch areas for each CPU and level, one map for filters with equal constants;
+    /// filters with an automaton's letters have separate maps.
     areas: BTreeMap<(bool, Vec<u8>), ArrayMap>,
-    /// Masks of automata: a map for filters with the same masks.
+    /// Maps of automaton masks, one map for filters with equal masks.
     masks: BTreeMap<Vec<u8>, ArrayMap>,
     /// The cells of all filters, shared by all CPUs.
     cells: ArrayMap,
@@ -76,15 +76,15 @@ pub struct FilterMaps {
 /// The reason why a filter cannot run in the kernel.
 #[derive(Debug)]
 pub enum FilterError {
-    /// The object is invalid: why.
+    /// The filter object is invalid, for this reason.
     Object(String),
-    /// The program cannot read a field of the event: its path, and why.
+    /// The program cannot read a field of the event: its path, and the reason.
     MissingField(String, &'static str),
     /// The kernel cannot run an instruction of the filter.
     Unsupported(Unsupported),
     /// The string steps of the event's filters exceed [`STEPS_MAX`].
     Steps(u64),
-    /// The kernel has no memory for it.
+    /// The kernel has no memory for the filter's maps.
     Memory(IoError),
 }
 
@@ -120,7 +120,7 @@ enum SlotSource {
         read: ArgumentRead,
         scalar: Scalar,
     },
-    /// Flags of a block request's letters.
+    /// The flags that a block request's letters represent.
     Operation {
         offset: u32,
         size: u32,
@@ -157,7 +157,7 @@ enum SlotSource {
     ThreadName {
         scratch_at: u32,
     },
-    /// A part of the prefetched output of this step.
+    /// A part of the prefetched output of step `step`.
     Prefetched {
         step: usize,
         part: OutputPart,
@@ -168,7 +168,7 @@ enum SlotSource {
 /// A filter prepared for one event's program.
 #[derive(Debug)]
 pub struct Filter {
-    /// The verified instructions.
+    /// The verified instructions of the filter.
     program: Vec<u8>,
     sources: Vec<SlotSource>,
     /// Indices of the steps to read before the filter runs, in order.
@@ -176,11 +176,11 @@ pub struct Filter {
     data_source: DataSource,
     cells: Cells,
     automata: Automata,
-    /// The map of the automata's masks, if there are any.
+    /// The map of the automata's masks, if the filter has automata.
     masks_fd: Option<i32>,
     /// The map of the scratch areas.
     areas_fd: i32,
-    /// The most string steps.
+    /// The most string steps that the filter takes.
     steps: u64,
 }
 
@@ -210,7 +210,7 @@ impl FilterMaps {
         }
         let long = || FilterError::Object(format!("its strings exceed {REGION_BYTES} bytes"));
         let mut area = ScratchArea::new(constants).map_err(|_| long())?;
-        // The program's own words lie within.
+        // The words that the program writes are within this range.
         area.fill(&[], &[0; REGION_BYTES]).map_err(|_| long())?;
         let count = self.cpus * LEVELS as u32;
         let bytes = if has_letters { area.bytes().len() } else { AREA_BYTES_PLAIN };
@@ -226,7 +226,7 @@ impl FilterMaps {
         Ok(fd)
     }
 
-    /// Returns the map of these masks, if there are any.
+    /// Returns the map of these masks; `None`: there are no masks.
     fn masks(&mut self, masks: &[u8]) -> Result<Option<i32>, FilterError> {
         if let Some(known) = self.masks.get(masks) {
             return Ok(Some(known.fd()));
@@ -243,8 +243,8 @@ impl FilterMaps {
 }
 
 impl Filter {
-    /// Prepares the filter of this object for an event; `number` selects its cells. `None`: the
-    /// event lacks a field that the filter reads.
+    /// Prepares the filter of this object for an event; `number` selects the filter's cells.
+    /// `None`: the event lacks a field that the filter reads.
     ///
     /// # Errors
     ///
@@ -271,7 +271,7 @@ impl Filter {
             let steps = string_steps(&calls, &automata, alternative, &sources);
             let masks_fd = memory.masks(&masks)?;
             let memory_of = FilterMemory { cells, automata: &automata, masks_fd };
-            // A trial, to find unsupported instructions.
+            // A trial run finds unsupported instructions.
             let mut assembler = FilterAssembler::default();
             assembler.add_filter(&verified, memory_of).map_err(FilterError::Unsupported)?;
             let areas_fd = memory.areas(alternative.constants(), assembler.has_letters())?;
@@ -291,17 +291,17 @@ impl Filter {
         Ok(None)
     }
 
-    /// Checks that an event may have all these filters.
+    /// Checks that an event may have all these filters together.
     ///
     /// # Errors
     ///
-    /// If they may take more than [`STEPS_MAX`].
+    /// If the filters may take more steps than [`STEPS_MAX`].
     pub fn check_steps(filters: &[Self]) -> Result<(), FilterError> {
         let steps = filters.iter().fold(0_u64, |sum, filter| sum.saturating_add(filter.steps));
         if steps > STEPS_MAX { Err(FilterError::Steps(steps)) } else { Ok(()) }
     }
 
-    /// Adds the filter's functions to a program and returns the label of the first.
+    /// Adds the filter's functions to a program and returns the label of the first function.
     pub(super) fn add_functions(
         &self,
         assembler: &mut FilterAssembler,
@@ -312,8 +312,8 @@ impl Filter {
         assembler.add_filter(&verified, memory).map_err(FilterError::Unsupported)
     }
 
-    /// Fills the frame and calls the filter at label `filter`. Continues if it passes, otherwise
-    /// jumps to `out`. The key slot has the index of the scratch area.
+    /// Fills the frame and calls the filter at label `filter`. Continues if the filter passes the
+    /// event, otherwise jumps to `out`. The key slot has the index of the scratch area.
     fn run(
         &self,
         builder: &mut ProgramBuilder<'_>,
@@ -395,7 +395,7 @@ impl Filter {
 }
 
 /// Runs all filters in turn. Continues if all pass, otherwise jumps to `out`. Returns the labels of
-/// their functions, for [`finish_program`], and the places of prefetched steps.
+/// the filter functions, for [`finish_program`], and the maps of prefetched steps.
 pub(super) fn run_filters(
     builder: &mut ProgramBuilder<'_>,
     filters: &[Filter],
@@ -409,7 +409,7 @@ pub(super) fn run_filters(
     builder.init_user_steps();
     let asm = &mut builder.asm;
     asm.storei(STACK_END, stack::MISSING, 0);
-    // Makes the index of this level's area from the CPU's number.
+    // Computes the index of this level's scratch area from the CPU's number.
     asm.load_sized(4, 1, STACK_END, stack::KEY);
     asm.alui(alu::MUL, 1, LEVELS as i32);
     asm.load(2, STACK_END, stack::DEPTH);
@@ -430,7 +430,7 @@ fn verify_program(program: &[u8], slots: usize) -> Result<Verified<'_>, FilterEr
         .map_err(|rejection| FilterError::Object(rejection.to_string()))
 }
 
-/// Returns the most string steps of these calls.
+/// Returns the most string steps that these calls take.
 fn string_steps(
     calls: &[StringCall],
     automata: &Automata,
@@ -443,7 +443,7 @@ fn string_steps(
         (Kind::String, SlotSource::Prefetched { part, .. }) => {
             part.own_bytes().max(USER_TEXT_BYTES_MAX)
         }
-        // The program may make a word that covers all bytes.
+        // The program may create a word that covers all bytes.
         _ => REGION_BYTES as u32,
     };
     let bytes: Vec<u32> = of.needs().zip(sources).map(word_bytes).collect();
@@ -453,7 +453,7 @@ fn string_steps(
     })
 }
 
-/// Returns the steps to prefetch for these slots.
+/// Returns the steps that the program must prefetch for these slots.
 fn prefetched_steps(sources: &[SlotSource], plan: &EventPlan) -> Vec<usize> {
     let owners = sources.iter().filter_map(|source| match source {
         SlotSource::Prefetched { step, .. } => Some(*step),
@@ -466,7 +466,7 @@ fn prefetched_steps(sources: &[SlotSource], plan: &EventPlan) -> Vec<usize> {
     steps
 }
 
-/// Adds the filters' functions after a program, and ends it. `None`: it is too long.
+/// Adds the filters' functions after a program, and finishes it. `None`: the program is too long.
 pub(super) fn finish_program(
     asm: Asm,
     filters: &[Filter],
@@ -487,7 +487,7 @@ pub(super) fn finish_program(
     Some(ProgramCode { bytes: assembler.asm.bytes()?, types: Some(types) })
 }
 
-/// Returns the sources of a frame's slots. `None`: the event lacks a field.
+/// Returns the sources of a frame's slots. `None`: the event lacks a field of the filter.
 fn slot_sources(
     of: Alternative<'_>,
     plan: &EventPlan,
@@ -511,7 +511,7 @@ fn slot_sources(
     Ok(Some(sources))
 }
 
-/// Returns the source of a context, and its scratch bytes.
+/// Returns the source of a context, and its number of scratch bytes.
 fn context_source(
     contexts: &FilterContexts,
     name: &str,
@@ -530,7 +530,7 @@ fn context_source(
     })
 }
 
-/// Returns the source of a field, and its scratch bytes from `scratch_at` on.
+/// Returns the source of a field, and its number of scratch bytes, which begin at `scratch_at`.
 fn field_source(
     need: Need<'_>,
     plan: &EventPlan,
@@ -593,7 +593,7 @@ fn field_source(
     }))
 }
 
-/// Returns the filter kind of a field or of its element; `None`: it has none.
+/// Returns the filter kind of a field or of its element; `None`: filters cannot read it.
 pub(crate) const fn kind_at(field: &FieldKind, index: Option<u32>) -> Option<Kind> {
     Some(match (field, index) {
         (FieldKind::Scalar(scalar) | FieldKind::Enumeration(scalar, _), None) => kind_of(*scalar),
@@ -607,7 +607,7 @@ pub(crate) const fn kind_at(field: &FieldKind, index: Option<u32>) -> Option<Kin
     })
 }
 
-/// Returns the size of an integer of a field.
+/// Returns the size in bytes of a field's integers.
 pub(super) fn element_bytes(field: &FieldKind) -> u32 {
     match field {
         FieldKind::Scalar(scalar)

@@ -1,4 +1,4 @@
-//! Code that loads values for a frame's slots.
+//! Generates code that loads values for a frame's slots.
 
 use trackway_jit::helper::Word;
 use trackway_jit::insn::{STACK_END, alu, jump};
@@ -12,7 +12,7 @@ use crate::bpf_program::plan::{Step, VARIABLE_BYTES_MAX};
 use crate::bpf_sys::asm::{Asm, Register};
 use crate::catalogue::model::Location;
 
-/// Returns the size of a text's recorded part, with its NUL; 0: the step writes no text.
+/// Returns the size of a text's recorded part, with its NUL; 0: the step does not write a text.
 pub(super) const fn text_bytes(step: &Step) -> u32 {
     match step {
         Step::Text { size, .. } => *size,
@@ -26,7 +26,7 @@ pub(in crate::bpf_program) const fn text_word(offset: u32, length: u32) -> u64 {
     Word { offset, length, is_constant: false }.to_bits()
 }
 
-/// Loads the address of `scratch_at` in the scratch bytes.
+/// Loads the address of offset `scratch_at` in the scratch bytes.
 pub(in crate::bpf_program) fn load_scratch_address(
     asm: &mut Asm,
     register: Register,
@@ -76,7 +76,7 @@ pub(super) fn locate_data(asm: &mut Asm, offset: u32, location: Location) {
     asm.alu(alu::ADD, 3, CONTEXT);
 }
 
-/// Reads a kernel text and makes its word in r1.
+/// Reads a kernel text and stores its string word in r1.
 pub(super) fn read_text(asm: &mut Asm, step: &Step, scratch_at: u32) {
     let is_read = asm.new_label();
     let helper = match *step {
@@ -110,7 +110,7 @@ pub(super) fn read_text(asm: &mut Asm, step: &Step, scratch_at: u32) {
     make_word(asm, scratch_at);
 }
 
-/// Makes in r1 the word of the text at `scratch_at`, whose length with its NUL is in r0.
+/// Stores in r1 the string word of the text at `scratch_at`, whose length with its NUL is in r0.
 pub(in crate::bpf_program) fn make_word(asm: &mut Asm, scratch_at: u32) {
     let (is_read, done) = (asm.new_label(), asm.new_label());
     asm.movi(1, 0);
@@ -124,7 +124,7 @@ pub(in crate::bpf_program) fn make_word(asm: &mut Asm, scratch_at: u32) {
     asm.place_label(done);
 }
 
-/// Reads a sequence and makes its word in r1.
+/// Reads a sequence and stores its word in r1.
 pub(super) fn read_sequence(
     asm: &mut Asm,
     (offset, location): (u32, Location),
@@ -148,12 +148,12 @@ pub(super) fn read_sequence(
     asm.alui(alu::OR, 1, scratch_at as i32);
 }
 
-/// Makes the word of the thread's name in r1.
+/// Stores the string word of the thread's name in r1.
 pub(super) fn read_thread_name(asm: &mut Asm, scratch_at: u32) {
     load_scratch_address(asm, 1, scratch_at + NAME_BYTES);
     asm.movi(2, NAME_BYTES as i32);
     asm.call_kernel(helper::GET_CURRENT_COMM);
-    // The second copy returns the length.
+    // The second copy returns the length of the name.
     load_scratch_address(asm, 3, scratch_at + NAME_BYTES);
     load_scratch_address(asm, 1, scratch_at);
     asm.movi(2, NAME_BYTES as i32);

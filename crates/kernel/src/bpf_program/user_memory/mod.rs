@@ -1,8 +1,8 @@
-//! Recording of user memory that a system call's pointers lead to.
+//! Records the user memory that a system call's pointers lead to.
 //!
 //! Reads never fault: data that is not in memory at that moment is missing. Loops are bounded and
 //! unrolled, so that the verifier can follow them. The program reads a structure to a scratch place
-//! after the record, in the same sub-buffer, and copies its members from there.
+//! after the record, in the same sub-buffer, and copies the structure's members from there.
 
 mod sockets;
 
@@ -17,14 +17,15 @@ use super::pointer_fields::{
 use super::scope;
 use crate::bpf_sys::asm::{Label, Register};
 
-/// ERESTART_RESTARTBLOCK (include/linux/errno.h): the result, inside the kernel, of an interrupted
-/// sleep that has written its remaining time. (A sleep until a point in time has another.)
+/// ERESTART_RESTARTBLOCK (include/linux/errno.h): the kernel-internal result of an interrupted
+/// sleep that has written its remaining time. (A sleep until a point in time has another result.)
 const RESTART_BLOCK: i32 = 516;
-/// Most bytes read of a socket address: one byte more than recorded shows whether it is longer.
+/// Most bytes that a program reads of a socket address: one more than recorded shows longer
+/// addresses.
 const SOCKET_READ_BYTES_MAX: u32 = SOCKET_BYTES_MAX + 1;
 
 impl ProgramBuilder<'_> {
-    /// Initialises the stack slots of user steps.
+    /// Initialises the stack slots of steps that read user memory.
     pub(super) fn init_user_steps(&mut self) {
         let plan = self.plan;
         let asm = &mut self.asm;
@@ -33,7 +34,7 @@ impl ProgramBuilder<'_> {
         }
         let has = |is_it: fn(&Step) -> bool| plan.steps.iter().any(is_it);
         let is_again = has(|step| matches!(step, Step::UserTextRetry(_)));
-        // A previous call may have returned without a record, and left its bit.
+        // A previous call may have returned without a record, and left its thread's bit set.
         if let Some(threads) = plan.unread_threads
             && (is_again || has(|step| matches!(step, Step::UserText(_))))
         {
@@ -95,7 +96,7 @@ impl ProgramBuilder<'_> {
         if self.plan.call.is_some_and(|call| call.is_compat) { 4 } else { 8 }
     }
 
-    /// Loads an argument in the call's size.
+    /// Loads an argument in the call's register size.
     fn load_argument(&mut self, to: Register, at: u32) {
         self.asm.load_sized(self.address_bytes(), to, CONTEXT, insn_offset(at as usize));
     }
@@ -108,7 +109,7 @@ impl ProgramBuilder<'_> {
         asm.store(STACK, stack::INCOMPLETE, 1);
     }
 
-    /// Loads a pointer into r3 and the stack: zero if its condition does not hold.
+    /// Loads a pointer into r3 and the stack; loads zero if the pointer's condition is false.
     fn load_pointer(&mut self, pointer: UserPointer) {
         let result = insn_offset(self.plan.call.map_or(0, |call| call.result) as usize);
         let asm = &mut self.asm;
@@ -203,7 +204,7 @@ impl ProgramBuilder<'_> {
         self.asm.place_label(is_none);
     }
 
-    /// Copies the text at the address in r3, whole or cut.
+    /// Copies the user text at the address in r3; cuts a long text.
     fn copy_user_text(&mut self, at: u32, is_first: bool) {
         let (number, most) = (self.argument_index(at), USER_TEXT_BYTES_MAX as i32);
         let (is_read, is_whole, is_none) =
@@ -236,8 +237,8 @@ impl ProgramBuilder<'_> {
         self.forget_position();
     }
 
-    /// Copies a text at the exit of the call if it was unreadable at the entry: by now the kernel
-    /// has read it, so it is in memory.
+    /// Copies a text at the exit of the call if it was unreadable at the entry: meanwhile the
+    /// kernel has read the text, so the text is in memory.
     fn retry_user_text(&mut self, at: u32) {
         let (is_unread, is_done) = (self.asm.new_label(), self.asm.new_label());
         if self.plan.unread_threads.is_some() {
@@ -256,14 +257,14 @@ impl ProgramBuilder<'_> {
         }
     }
 
-    /// Writes a number of elements.
+    /// Writes the number of elements in the next sequence.
     fn write_count(&mut self, count: i32) {
         self.load_target(1, 0);
         self.asm.storei_sized(4, 1, 0, count);
         self.asm.alui(alu::ADD, AT, 4);
     }
 
-    /// Copies texts after their number.
+    /// Writes the number of texts and copies the texts.
     fn copy_user_texts(&mut self, pointer: UserPointer) {
         let (number, bytes) = (self.argument_index(pointer.at), self.address_bytes());
         let (is_missing, is_end) = (self.asm.new_label(), self.asm.new_label());
@@ -318,7 +319,8 @@ impl ProgramBuilder<'_> {
         self.asm.store(STACK, stack::COUNT, 1);
     }
 
-    /// Loads the destination of the next text into r1, if there is room for the longest.
+    /// Loads the destination of the next text into r1; jumps to `is_missing` if the longest text
+    /// would not fit.
     fn load_text_target(&mut self, is_missing: Label) {
         let last = 4 + (TEXTS_BYTES_MAX - TEXTS_EACH_BYTES_MAX) as i32;
         self.asm.load(4, STACK, stack::USED);
@@ -327,7 +329,7 @@ impl ProgramBuilder<'_> {
         self.asm.alu(alu::ADD, 1, 4);
     }
 
-    /// Reads `bytes` bytes of user memory to `more` bytes after [`AT`]: zeros if they are
+    /// Reads `bytes` bytes of user memory to `more` bytes after [`AT`]; writes zeros if they are
     /// unreadable.
     fn read_user(&mut self, number: usize, more: u32, bytes: u32) {
         let is_read = self.asm.new_label();
@@ -340,8 +342,8 @@ impl ProgramBuilder<'_> {
         self.asm.place_label(is_read);
     }
 
-    /// Reads a structure of which `size` bytes exist; the rest becomes zero, instead of whatever
-    /// follows in user memory.
+    /// Reads a structure of which `size` bytes exist; the remaining bytes become zero, instead of
+    /// copies of the user memory after the structure.
     fn read_sized(&mut self, number: usize, more: u32, bytes: u32, size: Option<ElementCount>) {
         let Some(size) = size else { return self.read_user(number, more, bytes) };
         self.load_target(5, more);
@@ -362,7 +364,8 @@ impl ProgramBuilder<'_> {
         self.asm.alui(alu::ADD, AT, bytes as i32);
     }
 
-    /// Reads the counted elements to `more` bytes after [`AT`]: none if they are unreadable.
+    /// Reads the counted elements to `more` bytes after [`AT`]; unreadable elements reduce the
+    /// count to zero.
     fn read_elements(&mut self, number: usize, more: u32, bytes: u32) {
         let is_read = self.asm.new_label();
         self.load_target(1, more);
@@ -453,8 +456,8 @@ impl ProgramBuilder<'_> {
         for RecordedMember { offset, bytes, .. } in of.members {
             let is_done = self.asm.new_label();
             self.asm.load(2, STACK, stack::COUNT);
-            // Gives r2 an identity of its own. Otherwise the verifier would learn the stack slot's
-            // value from it, and walk the next member once for each value.
+            // The operation gives r2 a new identity. Otherwise the verifier would derive the stack
+            // slot's value from r2, and walk the next member once for each value.
             self.asm.alui(alu::OR, 2, 0);
             self.load_target(5, 0);
             self.asm.store_sized(4, 5, 0, 2);

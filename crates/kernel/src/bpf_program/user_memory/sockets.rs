@@ -1,4 +1,4 @@
-//! Recording of socket addresses.
+//! Records socket addresses.
 
 use trackway_jit::insn::{alu, jump};
 
@@ -8,7 +8,7 @@ use crate::bpf_program::pointer_fields::{
     SOCKET_BYTES_MAX, SOCKET_FIELDS_BYTES_MAX, SOCKET_OTHER_BYTES_MAX, UserPointer,
 };
 
-/// Address families (linux/socket.h), and the least size of those with fields.
+/// Address families (linux/socket.h), and the least address sizes of families with fields.
 const UNIX: i32 = 1;
 const INTERNET: i32 = 2;
 const INTERNET_6: i32 = 10;
@@ -37,7 +37,7 @@ impl ProgramBuilder<'_> {
         self.asm.jumpi(jump::JLE, 4, SOCKET_READ_BYTES_MAX as i32, fits);
         self.asm.movi(4, SOCKET_READ_BYTES_MAX as i32);
         self.asm.place_label(fits);
-        // A null pointer has no address, whatever the length.
+        // A null pointer leads to no address, even with a nonzero length.
         self.asm.jumpi(jump::JNE, 1, 0, is_there);
         self.asm.movi(4, 0);
         self.asm.place_label(is_there);
@@ -45,7 +45,7 @@ impl ProgramBuilder<'_> {
         self.copy_socket_address(number);
     }
 
-    /// Copies the parts of the socket address of the counted length.
+    /// Copies the parts of a socket address; the element count is the length of the address.
     pub(super) fn copy_socket_address(&mut self, number: usize) {
         let aside = SOCKET_FIELDS_BYTES_MAX;
         let (is_none, is_other, is_end) =
@@ -53,7 +53,7 @@ impl ProgramBuilder<'_> {
         let (is_internet, is_internet_6) = (self.asm.new_label(), self.asm.new_label());
         self.store_scratch(aside);
         self.read_elements(number, aside, 1);
-        // The family is the least.
+        // An address needs at least the bytes of its family.
         self.asm.load(2, STACK, stack::COUNT);
         self.asm.jumpi(jump::JLT, 2, 2, is_none);
         self.asm.load(4, STACK, stack::ASIDE);
@@ -109,7 +109,7 @@ impl ProgramBuilder<'_> {
         self.forget_position();
     }
 
-    /// Writes no port and no addresses, then a number of paths.
+    /// Writes an empty port and empty addresses, then the number of paths.
     fn write_no_address(&mut self, paths: i32) {
         self.write_no_internet_address();
         self.asm.storei_sized(4, 5, 12, 0);
@@ -123,8 +123,8 @@ impl ProgramBuilder<'_> {
         self.asm.storei_sized(4, 5, 8, 0);
     }
 
-    /// Copies the data after the family of another family. r2 has the length, r4 the address, r5
-    /// the destination.
+    /// Copies the data after the family, of an address of another family. r2 has the length, r4 the
+    /// address, r5 the destination.
     fn copy_other_address(&mut self, number: usize) {
         const FAMILY_BYTES: u32 = 2;
         let fits = self.asm.new_label();
@@ -151,7 +151,7 @@ impl ProgramBuilder<'_> {
         self.asm.alui(alu::ADD, AT, 4);
     }
 
-    /// Copies the port, which is big-endian.
+    /// Copies the port and converts it from big-endian.
     fn copy_port(&mut self) {
         self.asm.load_sized(1, 1, 4, 2);
         self.asm.load_sized(1, 3, 4, 3);
@@ -187,7 +187,7 @@ impl ProgramBuilder<'_> {
         self.asm.alui(alu::SUB, 2, 1);
         self.asm.store(STACK, stack::WORD, 2);
         self.copy_text_up_to(helper::PROBE_READ_KERNEL_STR, SOCKET_BYTES_MAX);
-        // Such a name may continue after a NUL.
+        // An abstract socket's name may continue after a NUL.
         self.asm.load(1, STACK, stack::WORD);
         self.asm.jump(jump::JGE, 0, 1, is_done);
         self.mark_incomplete(number);

@@ -1,5 +1,5 @@
-//! Both ends of a control socket with a hostile peer, which sends anything, in any pieces, reads
-//! late or never, and disconnects at any moment.
+//! Tests of both ends of a control socket with a hostile peer. The peer sends any bytes in any
+//! pieces, reads late or never, and disconnects at any moment.
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -24,10 +24,10 @@ use super::super::{ClaimedName, RunFolder};
 use crate::error::RecordError;
 
 const NAME: &str = "web";
-/// Period of the server's wait, in ns: no descriptor stops it.
+/// Timeout of the server's wait, in ns: no descriptor ends the wait early.
 const PERIOD_NS: u64 = 5_000_000;
 
-/// A folder of control sockets, with a session in it.
+/// Folder of control sockets, with a session in it.
 struct TestServer {
     _temporary: TemporaryFolder,
     folder: RunFolder,
@@ -53,7 +53,7 @@ impl TestServer {
     }
 }
 
-/// Serves as a recorder does, once.
+/// Serves requests once, like a recorder.
 fn serve_once(server: &mut Server, answer: &Answer) {
     let period_ns = if server.has_requests() { 0 } else { PERIOD_NS };
     wait::wait_for_any(&mut server.awaited(), period_ns).expect("a wait");
@@ -72,7 +72,7 @@ fn line_of(request: Request) -> Vec<u8> {
     line
 }
 
-/// Returns lines that a client may send: requests, and bytes that resemble some.
+/// Returns lines that a client may send: requests, and bytes that resemble requests.
 fn random_lines(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..random.next_below(40) {
@@ -100,7 +100,7 @@ fn random_lines(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Sends in pieces; fails if the peer does not read them any more.
+/// Sends bytes in pieces; fails if the peer no longer reads them.
 fn send_in_pieces(
     stream: &mut UnixStream,
     mut bytes: &[u8],
@@ -114,32 +114,32 @@ fn send_in_pieces(
     Ok(())
 }
 
-/// Reads answers until the end.
+/// Reads answers until the connection ends.
 fn read_answers(stream: &UnixStream) -> Vec<Answer> {
     let lines = BufReader::new(stream).lines();
     lines.map(|line| serde_json::from_str(&line.expect("a line")).expect("an answer")).collect()
 }
 
-/// Behaves as one client, at random.
+/// Runs one client with random behavior.
 fn run_random_client(world: &TestServer, seed: u64) {
     let mut random = Random::new(seed);
     let sent = random_lines(&mut random);
     let mut stream = world.connect();
     match random.next_below(6) {
-        // It does not read, and goes.
+        // The client does not read, and disconnects.
         0 => drop(send_in_pieces(&mut stream, &sent, &mut random)),
-        // It goes in the middle of a line.
+        // The client disconnects in the middle of a line.
         1 => drop(send_in_pieces(&mut stream, &sent[..sent.len() / 2], &mut random)),
-        // It reads nothing, and ends one direction.
+        // The client reads nothing, and shuts down one direction.
         2 => {
             let _ = send_in_pieces(&mut stream, &sent, &mut random);
             let _ = stream.shutdown(Shutdown::Read);
         }
-        // A line without end.
+        // The client sends a line without end.
         3 => {
             let before = sent.iter().filter(|&&byte| byte == b'\n').count();
             let endless = vec![b'x'; LINE_BYTES_MAX + 1];
-            // It may be disconnected before the last bytes are sent.
+            // The client may be disconnected before it has sent the last bytes.
             let _ = stream.write_all(&sent).and_then(|()| stream.write_all(&endless));
             let found = read_answers(&stream);
             assert_eq!(found.len(), before + 1, "seed {seed}");
@@ -191,11 +191,11 @@ fn who_never_reads_is_let_go() {
     server.turn();
     assert_eq!(server.clients.len(), 1);
     while let Some(connection) = server.clients.first() {
-        // The answer that was too much is the last.
+        // The answer that exceeds the limit is the last one.
         assert!(connection.waiting.len() < 2 * ANSWER_BYTES_MAX);
         serve_once(&mut server, &answer);
     }
-    // Later answers are not held either.
+    // Later answers are not buffered either.
     server.answer(1, &answer);
     let (mut read, mut rest) = (0, vec![0; 1 << 16]);
     while let Ok(count @ 1..) = deaf.read(&mut rest) {
@@ -222,7 +222,7 @@ fn whose_end_has_come_wakes_nobody() {
     let mut awaited = server.awaited();
     wait::wait_for_any(&mut awaited, 0).expect("a look");
     assert!(awaited.iter().all(|one| !one.is_ready()), "{awaited:?}");
-    // It still gets all of it.
+    // The client still receives the whole answer.
     let reader = std::thread::spawn(move || read_answers(&client));
     while !server.clients.is_empty() {
         serve_once(&mut server, &large);
@@ -246,7 +246,7 @@ fn who_finds_no_room_is_told_so_and_let_in_when_somebody_goes() {
     let Ok(Answer::Refused(refusal)) = serde_json::from_str(&line) else { panic!("{line}") };
     assert!(refusal.why.contains("64 others"), "{}", refusal.why);
     assert_eq!(server.clients.len(), CLIENTS_MAX);
-    // The same from the command, which may be disconnected before its request.
+    // The command is refused, too; it may be disconnected before it sends its request.
     let mut session = Session::connect(&world.folder, NAME).expect("a connection");
     serve_once(&mut server, &done);
     match session.request(Request::Status) {
@@ -268,7 +268,7 @@ fn what_somebody_asked_who_has_gone_is_not_done() {
     let mut gone = world.connect();
     gone.write_all(&line_of(Request::Stop).repeat(3)).expect("sent");
     drop(gone);
-    // It waits for its answer, and sends nothing more.
+    // The client waits for its answer, and sends nothing more.
     let mut waiting = world.connect();
     waiting.write_all(&line_of(Request::Status)).expect("sent");
     waiting.shutdown(Shutdown::Write).expect("half closed");
@@ -279,8 +279,8 @@ fn what_somebody_asked_who_has_gone_is_not_done() {
     assert_eq!(read_answers(&waiting), [done]);
 }
 
-/// A socket of which accept(2) fails while there is something to read, as it does of one that waits
-/// where no descriptor is left.
+/// Replaces the listener by a socket on which accept(2) fails although it is readable, like a
+/// socket with a waiting client when no descriptor is left.
 #[test]
 fn who_cannot_be_let_in_wakes_nobody_for_a_while() {
     let world = TestServer::new();
@@ -295,10 +295,10 @@ fn who_cannot_be_let_in_wakes_nobody_for_a_while() {
     };
     assert!(is_awake(&server));
     assert!(server.turn().is_empty());
-    // Whatever time the machine took for that.
+    // Extend the pause, so that the machine's speed does not matter.
     server.pause = server.pause.map(|end| end + Duration::from_secs(3600));
     assert!(!is_awake(&server) && server.turn().is_empty());
-    // The time is over, and there are descriptors again.
+    // The pause is over, and descriptors are free again.
     server.pause = Some(Instant::now());
     server.listener = listener;
     let mut client = world.connect();
@@ -360,7 +360,7 @@ fn what_is_asked_behind_the_end_is_refused() {
     let asked = server.turn();
     assert_eq!(asked.len(), 1, "one in a turn");
     server.answer(asked[0].0, &Answer::Status(Box::default()));
-    // A late client is refused, too.
+    // A client that connects late is refused, too.
     let mut late = world.connect();
     late.write_all(&line_of(Request::Stop)).expect("sent");
     server.refuse_pending(&Refusal::new("it has ended"));
@@ -398,7 +398,7 @@ fn it_is_known_whether_the_other_end_has_read_all() {
     assert!(!is_unread(&ours));
 }
 
-/// Behaves as a recorder that has no descriptor for the connection.
+/// Behaves like a recorder that has no descriptor for the connection.
 #[test]
 fn what_may_take_long_is_not_waited_for_without_end_where_nobody_reads_it() {
     let world = TestServer::new();
@@ -429,7 +429,7 @@ fn request_from(
             behavior(&mut stream);
             is_over.store(true, Ordering::Relaxed);
         });
-        // Its connection ends here: a sender of an endless line is refused.
+        // The connection ends here, so that the sender of an endless line gets an error.
         let mut session = Session::connect(&world.folder, NAME).expect("a connection");
         session.request(Request::Status)
     });

@@ -1,4 +1,4 @@
-//! System calls, recorded by one program for all entries and one for all exits.
+//! System call events, recorded by one BPF program for all entries and one for all exits.
 
 use trackway_kernel::bpf_program::attach::{LoadedProgram, ProgramTable};
 use trackway_kernel::bpf_program::codegen::{DispatchTables, EventNumber, generate_dispatcher};
@@ -8,35 +8,35 @@ use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::Class;
 use trackway_kernel::catalogue::model::Phase;
 
-/// System calls, by their raw tracepoints: two dispatcher programs run at each call, and continue
-/// with the program of that call, if it is recorded. Other calls cause no record.
+/// BPF programs for system calls. Two dispatchers at the raw tracepoints run at each system call,
+/// and continue with the call's own program. A call without such a program causes no record.
 #[derive(Debug)]
 pub(super) struct Calls {
     pub(super) registers: RegisterLayout,
-    /// Threads whose call has texts that could not be read when it was entered.
+    /// Threads in a system call whose string arguments could not be read at its entry.
     pub(super) unread: Scope,
     pub(super) enter: Side,
     pub(super) exit: Side,
 }
 
-/// System calls at their entry, or at their exit.
+/// Dispatcher for the entries, or for the exits, of system calls.
 #[derive(Debug)]
 pub(super) struct Side {
-    /// The raw tracepoint's type in BTF.
+    /// BTF id of the raw tracepoint's type.
     pub(super) btf_id: u32,
     pub(super) programs: ProgramTable,
-    /// Programs for calls by 32-bit numbers.
+    /// Programs for system calls by 32-bit numbers.
     pub(super) compat: ProgramTable,
     pub(super) is_used: bool,
     pub(super) is_attached: bool,
 }
 
-/// Identifies one of the programs of system calls.
+/// Key of one program in the tables of a system call dispatcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CallSlot {
     pub(super) number: u32,
     pub(super) phase: Phase,
-    /// True if the number is a 32-bit one.
+    /// True if `number` is a 32-bit system call number.
     pub(super) is_compat: bool,
 }
 
@@ -47,10 +47,10 @@ impl Side {
 }
 
 impl Calls {
-    /// More than there are numbers of calls.
+    /// Size of a program table: more than the number of system calls.
     const NUMBERS: u32 = 1024;
 
-    /// Prepares the dispatchers. `None`: this kernel, or machine, has system calls as events only.
+    /// Creates the dispatchers; `None` if this kernel or machine supports none.
     pub(super) fn new(catalogue: &Catalogue) -> Option<Self> {
         let btf = catalogue.btf()?;
         let registers = RegisterLayout::find(btf)?;
@@ -74,8 +74,8 @@ impl Calls {
         Some(Self { registers, unread: Scope::new().ok()?, enter, exit })
     }
 
-    /// Installs the program of a call in the dispatcher's table; it records the event of this
-    /// number.
+    /// Installs a system call's program in the dispatcher's table; the program records the event
+    /// with the number `event`.
     pub(super) fn set(
         &mut self,
         slot: CallSlot,
@@ -90,7 +90,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Takes it away.
+    /// Removes a system call's program from the dispatcher's table.
     pub(super) fn remove(&self, slot: CallSlot) {
         self.of(slot.phase).programs_of(slot).remove(slot.number);
     }

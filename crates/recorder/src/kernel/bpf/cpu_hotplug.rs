@@ -1,6 +1,6 @@
-//! CPUs that come while kernel events are recorded. Buffers are made for those that are present at
-//! the beginning, online or not: events of others are not recorded, which is reported once they
-//! come.
+//! CPUs that are added while kernel events are recorded. Only CPUs that are present when recording
+//! begins have buffers, even if they are offline. Events of later CPUs are not recorded; a notice
+//! reports such CPUs once they come online.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -11,25 +11,25 @@ use crate::window::cpus;
 /// Period between two checks for new CPUs.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// CPUs that have come online so far.
+/// CPUs without buffers that have come online so far.
 #[derive(Debug)]
 pub(super) struct NewCpus {
-    /// CPUs with lower numbers have buffers, or are not selected.
+    /// Number of the first CPU without buffers; `usize::MAX` if CPUs were selected.
     with_buffers: usize,
     reported: RefCell<Vec<u32>>,
     looked: Cell<Instant>,
 }
 
 impl NewCpus {
-    /// Makes the list of new CPUs, empty, if so many CPUs have buffers. With `is_of_cpus` it stays
-    /// empty: the selected CPUs had to be present.
+    /// Creates an empty list of new CPUs; CPUs with numbers below `with_buffers` have buffers. With
+    /// `is_of_cpus` the list stays empty: the selected CPUs had to be present.
     pub(super) fn new(with_buffers: usize, is_of_cpus: bool) -> Self {
         let with_buffers = if is_of_cpus { usize::MAX } else { with_buffers };
         let (reported, looked) = (RefCell::default(), Cell::new(Instant::now()));
         Self { with_buffers, reported, looked }
     }
 
-    /// Reports CPUs that have come since the previous check, unless that was just now.
+    /// Reports CPUs that came online since the previous check, at most once per [`PERIOD`].
     pub(super) fn report(&self, notices: &Notices) {
         if self.looked.get().elapsed() >= PERIOD {
             self.looked.set(Instant::now());
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(reported(&[0, 1]), "");
         assert!(reported(&[0, 1, 2]).contains("CPU 2 came while"));
         assert_eq!(reported(&[0, 2]), "");
-        // It goes, and comes again with others.
+        // CPU 2 goes offline, and comes online again with others.
         assert_eq!(reported(&[0]), "");
         assert!(reported(&[0, 2, 3, 4]).contains("CPUs 3, 4 came while"));
         assert_eq!(new_cpus.count(&[0, 2, 3, 4]), 3);

@@ -1,8 +1,8 @@
-//! Programs taken off their tracepoints.
+//! Detaching of BPF programs from their tracepoints.
 //!
-//! The kernel waits for all running programs, for each tracepoint again: 76 ms here, 37 of them
-//! serialized over all processes. So a few programs are detached by a thread each. Of many, the
-//! last descriptors are left to a process with no other work, which is not waited for.
+//! For each tracepoint, the kernel waits for all running programs: 76 ms here, 37 of them
+//! serialized over all processes. So one thread each detaches a few programs. With many programs, a
+//! child process without other work holds their last descriptors, and the recorder does not wait.
 
 use std::fs;
 use std::mem;
@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use super::AttachedEventProgram;
 use crate::notices::Notices;
 
-/// Most programs whose detaching is waited for.
+/// Highest number of programs that the recorder waits for while the kernel detaches them.
 const WAITED_DETACHES_MAX: usize = 8;
 
-/// Programs on tracepoints. They are taken off, now or soon, when this goes: also where it is not
-/// recorded after all.
+/// Programs on tracepoints. Dropping this value detaches the programs, now or soon, even if
+/// recording never began.
 #[derive(Debug, Default)]
 pub(super) struct Attachments(Vec<AttachedEventProgram>);
 
@@ -42,7 +42,7 @@ impl Drop for Attachments {
     }
 }
 
-/// Takes programs off their tracepoints, now or soon. They record nothing any more.
+/// Detaches programs from their tracepoints, now or soon. The programs record nothing any more.
 fn detach_programs(attached: Vec<AttachedEventProgram>) {
     let mut descriptors: Vec<OwnedFd> =
         attached.into_iter().map(|one| one.attached.into_descriptor()).collect();
@@ -60,27 +60,27 @@ fn detach_programs(attached: Vec<AttachedEventProgram>) {
         while !descriptors.is_empty() {
             let some = descriptors.split_off(descriptors.len().saturating_sub(share));
             let one = std::thread::Builder::new().name("trackway-detach".into());
-            // If no thread can be made, the closure is dropped here with its descriptors.
+            // If no thread can be created, the closure is dropped here with its descriptors.
             drop(one.spawn_scoped(scope, move || drop(some)));
         }
     });
 }
 
-/// Detaches some while others go on, without waiting. They are other versions than the one that
-/// records their event, if any.
+/// Detaches some programs without waiting, while others go on recording. A detached program has
+/// another version than the program that records its event, if there is one.
 pub(super) fn detach_in_background(attached: Vec<AttachedEventProgram>) {
     if attached.is_empty() {
         return;
     }
     let work = || detach_programs(attached);
-    // If no thread can be made, the closure was dropped with its descriptors.
+    // If no thread can be created, the closure is dropped with its descriptors.
     drop(std::thread::Builder::new().name("trackway-detach".into()).spawn(work));
 }
 
-/// Time to begin that is long enough for a notice.
+/// Shortest start time that causes a notice.
 const SLOW_START_MIN: Duration = Duration::from_secs(1);
 
-/// Reports why the beginning took long, if it did because the kernel detaches another recorder's
+/// Reports why the start took long, if the cause is that the kernel detaches another recorder's
 /// programs: attaching needs the same locks.
 pub(super) fn report_slow_start(begun: Instant, notices: &Notices) {
     let took = begun.elapsed();
@@ -93,15 +93,15 @@ pub(super) fn report_slow_start(begun: Instant, notices: &Notices) {
     }
 }
 
-/// Returns true if a process waits for the kernel to detach a recorder's programs.
+/// Returns true if any process waits for the kernel to detach a recorder's programs.
 fn is_any_recorder_detaching() -> bool {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).any(|process| is_detaching_process(&process))
 }
 
-/// Returns true if the process in this folder of /proc waits: it was left for that, or is a
-/// recorder that was killed. The latter has no memory any more, but a thread that is no zombie: the
-/// last one closes its files.
+/// Returns true if the process in this folder of /proc waits for a detach: a child process left for
+/// that, or a killed recorder. A killed recorder has no memory, but one thread that is no zombie:
+/// the last thread closes the files.
 fn is_detaching_process(process: &Path) -> bool {
     let read = |name: &str| fs::read_to_string(process.join(name)).unwrap_or_default();
     match read("comm").trim_end() {

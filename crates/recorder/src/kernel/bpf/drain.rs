@@ -1,5 +1,5 @@
-//! Draining of the buffers of BPF programs, by a thread of the recorder: [`BpfRecording`] is the
-//! recorder's side, [`BpfDrain`] the thread's.
+//! Draining of the buffers of BPF programs by a thread: the recorder uses [`BpfRecording`], the
+//! thread uses [`BpfDrain`].
 
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
@@ -26,10 +26,10 @@ use crate::trace::layout::{self, Trace};
 use crate::trace::metadata::{EMPTY_FIELDS, LEFT_OUT_FIELDS, format_field_list};
 use crate::window::cpus;
 
-/// Longest time for programs to finish, if the kernel does not report when they have ended.
+/// Longest run time of a BPF program, if the kernel does not report when it has ended.
 const PROGRAM_RUN_MAX: Duration = Duration::from_millis(20);
 
-/// Buffers that a thread drains.
+/// Active recording by BPF, whose buffers a thread drains.
 #[derive(Debug)]
 pub(crate) struct BpfRecording {
     pub(super) kernel: PreparedBpf,
@@ -38,32 +38,33 @@ pub(crate) struct BpfRecording {
     uuid: [u8; 16],
     realtime_offset_ns: i64,
     pub(super) is_stopped: bool,
-    /// Since when, CLOCK_MONOTONIC in ns; of no meaning while it is not.
+    /// Time of the stop, CLOCK_MONOTONIC in ns; valid only while recording is stopped.
     stopped_ts: u64,
-    /// True if the contents of a flight recorder go into the trace at the end.
+    /// True if a flight recorder's contents go into the trace at the end.
     keeps_flight_recorder: bool,
-    /// Losses at the latest clear.
+    /// Losses until the latest clear, which later counts exclude.
     forgotten: LossCounts,
 }
 
-/// Numbers of losses.
+/// Counts of losses by cause.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LossCounts {
-    /// For lack of space, of each event.
+    /// For each event: losses for lack of buffer space.
     by_event: Vec<u64>,
-    /// Because the kernel passed over its program, of each event; and of none.
+    /// For each event: runs of its program that the kernel skipped.
     missed: Vec<u64>,
+    /// Skipped runs of programs that serve several events.
     missed_of_none: u64,
-    /// The part of `missed` that is lost.
+    /// For each event: the part of `missed` that counts as lost.
     missed_lost: Vec<u64>,
-    /// Because programs interrupted each other.
+    /// Losses because programs interrupted each other too deeply.
     too_deep: u64,
     unasked: u64,
-    /// Not lost: of each event, those whose filters read data that was not in memory.
+    /// Not lost: for each event, records whose filters read data that was not in memory.
     unread: Vec<u64>,
-    /// Nor: of each event, texts and sequences of the kernel's that were cut.
+    /// Not lost: for each event, kernel strings and sequences that were cut.
     cut: Vec<u64>,
-    /// System calls by unknown numbers, of 64 bits and of 32.
+    /// System calls by unknown numbers: by 64-bit numbers, and by 32-bit numbers.
     unknown_calls: [u64; 2],
 }
 
@@ -92,17 +93,17 @@ impl LossCounts {
     }
 }
 
-/// The results of a snapshot of kernel events.
+/// Results of a snapshot of kernel events.
 #[derive(Debug)]
 pub(crate) struct KernelSnapshot {
     pub(crate) events: u64,
     pub(crate) bytes: u64,
-    /// Description of events that it lacks.
+    /// Description of the events that the snapshot lacks.
     pub(crate) missing: Option<String>,
 }
 
 impl PreparedBpf {
-    /// Makes the kernel's folder in the trace at `root`, with all events in its metadata.
+    /// Creates the kernel's folder in the trace at `root`, with all events in its metadata.
     fn make_trace(
         &self,
         root: &TraceFolder,
@@ -120,8 +121,8 @@ impl PreparedBpf {
         Ok(trace)
     }
 
-    /// Returns remarks for the trace's `env`, for the events that are known so far: the fields that
-    /// are always empty, and those that are not recorded.
+    /// Returns the `env` entries of the trace that list fields of all known events: fields that are
+    /// always empty, and fields that are not recorded.
     pub(super) fn env_remarks(&self) -> [(&'static str, String); 2] {
         let empty = self.events.iter().flat_map(|known| {
             let event = known.description.name.as_str();
@@ -133,15 +134,15 @@ impl PreparedBpf {
         ]
     }
 
-    /// Starts writing recorded events to the trace at `root`, on the clock with this offset from
-    /// the time of day.
+    /// Starts writing recorded events to the trace at `root`; `realtime_offset_ns` is the offset of
+    /// the trace's clock from the time of day.
     pub(crate) fn begin(
         mut self,
         root: &TraceFolder,
         realtime_offset_ns: i64,
         tracefiles: Tracefiles,
     ) -> Result<BpfRecording, RecordError> {
-        // From here on signals are read.
+        // From here on the recorder handles signals itself.
         self.leaving = None;
         let uuid = crate::random::random_uuid()?;
         let trace = self.make_trace(root, uuid, realtime_offset_ns)?;
@@ -172,7 +173,7 @@ impl PreparedBpf {
             keeps_flight_recorder: true,
             forgotten: LossCounts::default(),
         };
-        // Not before the buffers are drained; the missed events until now were not to be recorded.
+        // Start only once the thread drains; events missed until now were not to be recorded.
         if starts {
             draining.start();
         }
@@ -181,32 +182,32 @@ impl PreparedBpf {
 }
 
 impl BpfRecording {
-    /// See [`PreparedBpf::pre_exec_hook`].
+    /// Returns the hook from [`PreparedBpf::pre_exec_hook`].
     pub(crate) fn pre_exec_hook(&self) -> Option<PreExecHook> {
         self.kernel.pre_exec_hook()
     }
 
-    /// See [`PreparedBpf::files_limit`].
+    /// Returns the limit from [`PreparedBpf::files_limit`].
     pub(crate) fn files_limit(&self) -> Option<u64> {
         self.kernel.files_limit()
     }
 
-    /// Excludes the contents of a flight recorder from the trace: snapshots have them.
+    /// Excludes the flight recorder's contents from the trace, since only snapshots contain them.
     pub(crate) fn drop_flight_recorder(&mut self) {
         self.keeps_flight_recorder = false;
     }
 
-    /// Returns true if it is a flight recorder.
+    /// Returns true if the buffers are a flight recorder.
     pub(crate) fn is_overwriting(&self) -> bool {
         self.kernel.overwrite
     }
 
-    /// Returns the bytes of memory of its buffers.
+    /// Returns the memory of the buffers, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         (self.kernel.buffers.layout().cpu_bytes() * self.kernel.buffers.cpus()) as u64
     }
 
-    /// Stops recording, until it is started.
+    /// Stops recording, until [`Self::start`].
     pub(crate) fn stop(&mut self) {
         if self.is_stopped {
             return;
@@ -227,8 +228,8 @@ impl BpfRecording {
         }
     }
 
-    /// Stops as [`Self::stop`] does, and writes recorded events to the trace, except a flight
-    /// recorder's.
+    /// Stops recording like [`Self::stop`], and writes recorded events to the trace, except those
+    /// of a flight recorder.
     pub(crate) fn stop_and_write(&mut self) -> Result<(), RecordError> {
         self.stop();
         self.note_missed()?;
@@ -240,7 +241,7 @@ impl BpfRecording {
         written.map_err(unwritten_events_error)
     }
 
-    /// Discards recorded events and counts of losses, stopped in between.
+    /// Discards recorded events and counts of losses; recording is stopped during that.
     pub(crate) fn clear(&mut self) -> Result<(), RecordError> {
         let was_stopped = self.is_stopped;
         self.stop();
@@ -253,18 +254,18 @@ impl BpfRecording {
         cleared
     }
 
-    /// Writes events at once while a reader follows, or not any more.
+    /// Enables undelayed writing while a reader follows the trace, and disables it otherwise.
     pub(crate) fn set_followed(&self, is_followed: bool) {
         self.thread.set_followed(is_followed);
     }
 
-    /// Reports changes since the previous call.
+    /// Reports changes in the recording since the previous call.
     pub(crate) fn report_changes(&self, notices: &Notices) {
         self.thread.report_changes(notices);
         self.new_cpus.report(notices);
     }
 
-    /// Returns the numbers so far, and the losses.
+    /// Returns the counts of events and of losses so far.
     fn counts(&mut self) -> Result<(KernelCounts, LossCounts), RecordError> {
         if !self.is_stopped {
             self.kernel.count_missed();
@@ -276,7 +277,7 @@ impl BpfRecording {
         Ok((counts, self.lost().since(&self.forgotten)))
     }
 
-    /// Returns the status; `None` if it cannot be determined.
+    /// Returns the status of the recording; `None` if it cannot be determined.
     pub(crate) fn status(&mut self, spec: KernelSpec) -> Option<KernelStatus> {
         let (counts, lost) = self.counts().ok()?;
         Some(KernelStatus {
@@ -299,8 +300,7 @@ impl BpfRecording {
         })
     }
 
-    /// Returns the positions of a flight recorder's regions, to be written by
-    /// [`Self::write_snapshot`].
+    /// Returns the positions of a flight recorder's regions, for [`Self::write_snapshot`].
     pub(crate) fn begin_snapshot(
         &self,
         last_ns: Option<u64>,
@@ -311,11 +311,10 @@ impl BpfRecording {
         })
     }
 
-    /// Writes the contents of the snapshot's regions to the trace in `folder`. `meanwhile` is
-    /// called every now and then. Streams end with their last packets, and are not extended to the
-    /// snapshot's moment ([`RegionDrain::extend`]): the packet that was being written continues in
-    /// the next snapshot, and in a merge of both an empty packet for the moment would lie within
-    /// it.
+    /// Writes the contents of the snapshot's regions to the trace in `folder`. Calls `meanwhile`
+    /// repeatedly. Streams end with their last packets, and are not extended to the snapshot's
+    /// moment ([`RegionDrain::extend`]): the open packet continues in the next snapshot. In a merge
+    /// of both snapshots, an empty packet for that moment would lie within the open packet.
     pub(crate) fn write_snapshot(
         &self,
         mut works: Vec<RegionDrain>,
@@ -326,7 +325,7 @@ impl BpfRecording {
         let fail = || RecordError::io("write", folder.path().join(layout::KERNEL_FOLDER));
         let begin_ts = self.thread.run(|drainer| drainer.begin_ts)?;
         let mut summary = Summary::default();
-        // Just now: writers do not wait. But all before any: threads move between CPUs.
+        // Poll late: writers go on. Poll all regions before draining any: threads change CPUs.
         works.iter_mut().for_each(RegionDrain::poll);
         for work in &mut works {
             let drained = work.drain(&mut DrainContext {
@@ -348,7 +347,7 @@ impl BpfRecording {
         Ok(KernelSnapshot { events: summary.recorded, bytes: summary.bytes, missing })
     }
 
-    /// Ends the recording, and writes the rest.
+    /// Ends the recording, and writes the remaining events.
     pub(crate) fn finish(mut self) -> KernelSummary {
         self.stop();
         let keeps = self.keeps_flight_recorder;
@@ -400,7 +399,7 @@ impl BpfRecording {
         lost.missed_lost.iter().fold(of_none, |sum, missed| sum.saturating_add(*missed))
     }
 
-    /// Passes the missed events to the streams, as far as they are lost.
+    /// Adds the missed events that count as lost to the streams' losses.
     fn note_missed(&self) -> Result<(), RecordError> {
         let missed = self.missed_lost(&self.lost());
         self.thread.run(move |drainer| {
@@ -409,7 +408,7 @@ impl BpfRecording {
         })
     }
 
-    /// Returns the losses since the beginning.
+    /// Returns the losses since recording began.
     fn lost(&self) -> LossCounts {
         let PreparedBpf { buffers, events, .. } = &self.kernel;
         LossCounts {
@@ -425,7 +424,7 @@ impl BpfRecording {
         }
     }
 
-    /// Returns the events with the most losses, most first.
+    /// Returns the events with the most losses, in descending order.
     fn lost_by_event(&self, lost: &LossCounts) -> Vec<(String, u64)> {
         let of_event = |number: usize| {
             let name = &self.kernel.events[number].description.name;
@@ -445,8 +444,8 @@ impl BpfRecording {
     }
 }
 
-/// Waits until events that are being recorded are complete. Usually that takes a fraction of a
-/// microsecond, but a virtual CPU may stand still for long.
+/// Waits until the BPF programs that run now have completed their records. That usually takes less
+/// than a microsecond, but a virtual CPU may pause for long.
 pub(crate) fn wait_for_running_programs() {
     if trackway_sys::process::wait_for_readers_in_kernel().is_err() {
         std::thread::sleep(PROGRAM_RUN_MAX);

@@ -1,4 +1,4 @@
-//! The state of the thread that drains the kernel's buffers ([`crate::kernel::drain_thread`]).
+//! State of the thread that drains the kernel's buffers ([`crate::kernel::drain_thread`]).
 
 use std::io;
 use std::path::Path;
@@ -19,27 +19,27 @@ use crate::summary::Summary;
 use crate::trace::layout::{self, Trace};
 use crate::trace::progress_file::ProgressFile;
 
-/// Period at which open sub-buffers are written as far as they are filled: readers that follow the
-/// trace see events that much later at most, and a recorder that is killed loses no more.
+/// Period at which the filled part of open sub-buffers is written. It bounds the delay for readers
+/// that follow the trace, and the loss if the recorder is killed.
 const FLUSH_PERIOD: Duration = Duration::from_millis(500);
-/// Longest delay of a commit after its record's time for which the order of events still holds, in
-/// ns.
+/// Longest delay of a commit after its record's time, in ns, up to which the order of events still
+/// holds.
 const LATE_NS_MAX: u64 = 5_000_000;
 
-/// Numbers of events and bytes so far.
+/// Counts of events and bytes so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct KernelCounts {
-    /// Committed; at the end, written to the trace.
+    /// Committed events; at the end, events written to the trace.
     pub(super) recorded: u64,
     pub(super) overwritten: u64,
     pub(super) deleted: u64,
     pub(super) damaged: u64,
-    /// Committed, and not to be written any more: part of the losses.
+    /// Committed events that cannot be written any more: part of the losses.
     pub(super) unwritten: u64,
     pub(super) bytes: u64,
 }
 
-/// The thread's.
+/// State of the draining thread.
 #[derive(Debug)]
 pub(super) struct BpfDrain {
     pub(super) buffers: &'static Buffers,
@@ -47,9 +47,9 @@ pub(super) struct BpfDrain {
     pub(super) begin_ts: u64,
     pub(super) works: Vec<RegionDrain>,
     pub(super) buffer: Vec<u8>,
-    /// Present while a reader follows.
+    /// Progress file, present while a reader follows the trace.
     pub(super) live: Option<ProgressFile>,
-    /// When open sub-buffers were written last.
+    /// Time of the latest write of open sub-buffers.
     pub(super) flushed: Instant,
     /// Events lost because the kernel passed over programs.
     pub(super) missed_lost: u64,
@@ -112,8 +112,8 @@ impl DrainSource for BpfDrain {
 }
 
 impl BpfDrain {
-    /// Moves complete sub-buffers (or all, if `partial`) to the trace, and frees them for programs;
-    /// flight recorders' only if it `is_last`.
+    /// Moves complete sub-buffers (or all, if `partial`) to the trace, and frees them for BPF
+    /// programs. Flight recorders are drained only if `is_last`.
     pub(super) fn turn(&mut self, partial: bool, is_last: bool) -> io::Result<()> {
         self.note_uncounted_losses();
         let mut written = Ok(());
@@ -123,7 +123,7 @@ impl BpfDrain {
             if is_left_to_the_end {
                 continue;
             }
-            // One stream may find no space where another one does.
+            // One stream may lack space where another one has some.
             let drained = work.drain(&mut DrainContext {
                 memory: self.buffers,
                 trace: &self.trace,
@@ -144,8 +144,8 @@ impl BpfDrain {
     }
 
     /// Adds losses that no region counts to the first stream of each CPU: events that interrupted
-    /// too many others. Events that the kernel passed over, which it does not count by CPU, are
-    /// added to CPU 0's.
+    /// too many others. The kernel counts skipped programs without their CPU, so these losses go to
+    /// CPU 0.
     pub(super) fn note_uncounted_losses(&mut self) {
         for work in self.works.iter_mut().step_by(LEVELS) {
             let missed = if work.cpu == 0 { self.missed_lost } else { 0 };
@@ -154,12 +154,12 @@ impl BpfDrain {
         }
     }
 
-    /// Counts committed records that are in no stream as lost; returns their number.
+    /// Counts committed records that are in no stream as lost; returns the number of such records.
     pub(super) fn count_unwritten_as_lost(&mut self) -> u64 {
         self.works.iter_mut().map(RegionDrain::count_unwritten_as_lost).sum()
     }
 
-    /// Writes the losses at the end of the streams.
+    /// Writes the remaining loss counts at the end of the streams.
     pub(super) fn close_streams(&mut self, kind: CloseKind) -> io::Result<()> {
         let Self { works, trace, begin_ts, .. } = self;
         let mut closed = Ok(());
@@ -169,8 +169,8 @@ impl BpfDrain {
         closed
     }
 
-    /// Writes the rest: nothing was recorded after `end_ts`. A flight recorder that is not kept
-    /// leaves no trace.
+    /// Writes the remaining events; nothing was recorded after `end_ts`. A flight recorder that is
+    /// not kept leaves nothing in the trace.
     pub(super) fn end(
         &mut self,
         keeps_flight_recorder: bool,
@@ -187,7 +187,7 @@ impl BpfDrain {
             let closed = self.close_at_end();
             (written, closed, self.count_unwritten_as_lost())
         };
-        // The mark of the trace needs some of the little space on a full disk.
+        // On a full disk, the little space is left for the trace's completion mark.
         if written.is_ok() && closed.is_ok() {
             self.works.iter_mut().for_each(|work| work.extend(end_ts));
         }
@@ -214,7 +214,7 @@ impl BpfDrain {
     }
 }
 
-/// Returns the regions of all CPUs and levels.
+/// Creates the drain states of all CPUs' and levels' regions.
 pub(super) fn create_region_drains(buffers: &'static Buffers, overwrite: bool) -> Vec<RegionDrain> {
     let cpus = buffers.cpus();
     let streams_of_a_level = (cpus * WriterPath::ALL.len()) as u64;

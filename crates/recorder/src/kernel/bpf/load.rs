@@ -1,7 +1,7 @@
-//! Programs of many events, loaded by several threads: most of the starting time is spent in the
-//! kernel's verifier, which checks several programs at once for privileged processes.
+//! Loading of the BPF programs of many events by several threads. Most of the start time is spent
+//! in the kernel's verifier, which checks several programs at once for privileged processes.
 //!
-//! They are attached one after the other, in the order of events.
+//! The programs are attached one after the other, in the order of events.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,32 +24,33 @@ use crate::error::RecordError;
 use crate::kernel::error::kernel_error;
 use crate::notices::Notices;
 
-/// Programs that are loaded before they are attached, each with an open file.
+/// Number of programs that are loaded before they are attached, each with an open file.
 const LOAD_BATCH: usize = 64;
-/// Most threads that load.
+/// Highest number of loading threads.
 const THREADS_MAX: usize = 8;
-/// Files that are open for each event with a tracepoint of its own: program and tracepoint.
+/// Open files of an event with its own tracepoint: one for the program, one for the tracepoint.
 const FILES_PER_EVENT: u64 = 2;
-/// Number of other open files: maps, programs that serve all events, those of filters, programs
-/// that are loaded and not yet attached, and the rest of the recorder.
+/// Number of other open files: maps, programs that serve all events, programs of filters, loaded
+/// programs that are not yet attached, and files of the recorder.
 const OTHER_FILES: u64 = LOAD_BATCH as u64 + 256;
-/// Delay until the progress is shown, and period at which it is shown again.
+/// Delay until the progress is first shown.
 const PROGRESS_DELAY: Duration = Duration::from_secs(1);
+/// Period at which the progress is shown again.
 const PROGRESS_PERIOD: Duration = Duration::from_millis(100);
 
-/// A program that the kernel has taken, and where it belongs.
+/// A loaded program, with the place where it must be attached.
 pub(super) enum LoadedEventProgram {
-    /// Filters let nothing pass.
+    /// No program, since the filters pass no record.
     None,
-    /// A program of a system call, perhaps of several.
+    /// Program of a system call, perhaps shared by several calls.
     Call(Arc<LoadedProgram>, CallSlot),
-    /// A program of a raw tracepoint.
+    /// Program of a raw tracepoint.
     Raw(LoadedProgram),
-    /// A program of the tracepoint with this number.
+    /// Program of the tracepoint with this number.
     Tracepoint(LoadedProgram, u16),
 }
 
-/// A program that records an event, not attached yet.
+/// A loaded program that records an event and is not attached yet.
 pub(super) struct LoadedEvent {
     pub(super) staged: EventPlan,
     pub(super) program: LoadedEventProgram,
@@ -65,7 +66,7 @@ pub(super) fn load_tracepoint_program(
     Ok(LoadedEventProgram::Tracepoint(loaded, id))
 }
 
-/// Refuses it at once if there cannot be as many open files as so many more events take.
+/// Fails early if `events` need more open files than the limit allows.
 pub(super) fn check_open_files_limit<T>(
     events: impl Iterator<Item = T>,
 ) -> Result<(), RecordError> {
@@ -73,7 +74,7 @@ pub(super) fn check_open_files_limit<T>(
     let Ok(limit) = trackway_sys::process::descriptor_limit() else { return Ok(()) };
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
     let needed = open + FILES_PER_EVENT * events + OTHER_FILES;
-    // A few are tried: mostly fewer other files are open.
+    // A few events are tried in any case: mostly fewer other files are open.
     if needed <= limit || events < LOAD_BATCH as u64 {
         return Ok(());
     }
@@ -91,7 +92,7 @@ pub(super) fn check_open_files_limit<T>(
 }
 
 impl PreparedBpf {
-    /// Loads the program of an event: of a known one with this number, or of the next one.
+    /// Loads the program of an event: a known event with this number, or the next new one.
     pub(super) fn load_event(
         &self,
         number: usize,
@@ -130,7 +131,7 @@ impl PreparedBpf {
                 LoadedEvent { staged, program: load_tracepoint_program(&code, event)? }
             }
         };
-        // Readers decode the event's records by the declaration from its first use.
+        // Readers decode all records of the event by its first declaration.
         let declared = self.events.get(number).map(|known| &known.description);
         match declared.is_none_or(|declared| *declared == made.staged.description) {
             true => Ok(made),
@@ -138,8 +139,8 @@ impl PreparedBpf {
         }
     }
 
-    /// Loads the program of a call; of one by a number of 32 bits, the same one for all that are
-    /// recorded alike.
+    /// Loads the program of a system call. Calls by 32-bit numbers with equal code share one
+    /// program.
     fn load_call(
         &self,
         code: &ProgramCode,
@@ -158,7 +159,7 @@ impl PreparedBpf {
         Ok(loaded)
     }
 
-    /// Starts to record these events, the first ones.
+    /// Starts recording these events, when none is recorded yet.
     pub(super) fn record_all(
         &mut self,
         events: &[Event],
@@ -191,7 +192,7 @@ impl PreparedBpf {
         Ok(())
     }
 
-    /// Loads the programs of some events, of which the first has this number.
+    /// Loads the programs of some events; `first` is the number of the first event.
     fn load_events(
         &self,
         first: usize,
@@ -219,7 +220,7 @@ impl PreparedBpf {
         thread::scope(|scope| {
             for _ in 1..threads {
                 let loader = thread::Builder::new().name("trackway-load".into());
-                // Where there can be no thread, this one does it all.
+                // If no thread can be created, the current thread does all the work.
                 drop(loader.spawn_scoped(scope, work));
             }
             work();
@@ -230,7 +231,7 @@ impl PreparedBpf {
     }
 }
 
-/// Returns true if a signal requests the end, in a recorder that reads signals.
+/// Returns true if a signal requests the end; only valid in a recorder that reads signals.
 fn is_end_requested() -> bool {
     trackway_sys::signal::is_pending(&[libc::SIGINT, libc::SIGTERM])
 }

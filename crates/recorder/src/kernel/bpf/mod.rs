@@ -59,73 +59,73 @@ use crate::kernel::{omitted_fields, value_names};
 use crate::notices::Notices;
 use crate::window::cpus;
 
-/// Size of a sub-buffer, as a power of two, in bytes.
+/// Binary logarithm of a sub-buffer's size in bytes.
 const SUB_SHIFT: u32 = 16;
-/// Most bytes of a CPU's buffers, unless specified otherwise.
+/// Most bytes of a CPU's buffers, unless the user specifies a size.
 pub(crate) const CPU_BYTES: u64 = 8 << 20;
-/// Events that may be switched on later: of each, losses are counted in a place of its own.
+/// Number of loss counters for events that may be switched on later, one for each event.
 const EVENTS_SPARE: usize = 1024;
-/// Most bytes of an event's fields.
+/// Highest size of an event's fields, in bytes.
 pub(crate) const PAYLOAD_BYTES_MAX: u32 = 3500;
 
-/// Kernel events, being recorded into buffers.
+/// Prepared BPF buffers and programs that record kernel events.
 #[derive(Debug)]
 pub(crate) struct PreparedBpf {
-    /// Never given back: regions are lent for as long as the process runs.
+    /// Buffers, never freed: regions are borrowed as long as the process runs.
     buffers: &'static Buffers,
     attached: Attachments,
     calls: Option<Calls>,
-    /// True if all system calls have been recorded from the beginning on: calls by unknown numbers
-    /// are counted.
+    /// True if all system calls have been recorded from the beginning on: then calls by unknown
+    /// numbers are counted.
     has_all_calls: bool,
     scope: Option<Arc<Scope>>,
-    /// True if CPUs are excluded.
+    /// True if some CPUs are excluded from recording.
     is_of_cpus: bool,
     contexts: Contexts,
     filters: KernelFilters,
-    /// By number, which is their id in the trace; those that were switched off, too.
+    /// Events by number, which is their id in the trace; includes events that were switched off.
     events: Vec<RecordedEvent>,
     overwrite: bool,
-    /// True if recording begins with the draining.
+    /// True if recording begins when the thread starts draining.
     starts: bool,
-    /// The limit on open files as it was: the command's.
+    /// Limit on open files from before it was raised, for the traced command.
     files_limit: Option<u64>,
-    /// Number of times that the kernel passed over programs that serve several events.
+    /// Number of runs that the kernel skipped of programs that serve several events.
     missed_of_none: u64,
-    /// The effect of a signal until recording begins.
+    /// Guard that makes a signal end the recorder at once until recording begins.
     leaving: Option<FastExitGuard>,
-    /// Programs of calls by the numbers of 32 bits, by their code, while others are made.
+    /// Programs of system calls by 32-bit numbers, by their code, while programs are loaded.
     made: Mutex<HashMap<Vec<u8>, Arc<LoadedProgram>>>,
 }
 
-/// An event that is recorded, or was.
+/// An event that is or was recorded.
 #[derive(Debug)]
 struct RecordedEvent {
     name: EventName,
     description: EventDescription,
-    /// Meanings of its fields.
+    /// Meanings of the event's fields, in the order of the fields.
     meanings: Vec<Option<Meaning>>,
-    /// Names of its fields that are zero whatever their value is, in some of its programs at least.
+    /// Names of fields that are always zero in the records of at least one of the event's programs.
     empty: Vec<String>,
-    /// Names of its fields that are not recorded.
+    /// Names of the event's fields that are not recorded.
     left_out: Vec<String>,
-    /// True if it has filters: the number of missed events that would have passed is unknown.
+    /// True if the event has filters: how many missed events would have passed is unknown.
     is_filtered: bool,
-    /// If it is one of the programs of system calls: which.
+    /// Slot of the event's program, if the event is a system call that a dispatcher handles.
     call: Option<CallSlot>,
     is_on: bool,
-    /// The latest of its programs.
+    /// Version of the event's latest program.
     version: u32,
-    /// The version of its program that records it while it is on.
+    /// Version of the program that records the event while the event is on.
     recording: u32,
-    /// Number of times that the kernel passed over its program.
+    /// Number of times that the kernel skipped the event's program.
     missed: u64,
-    /// The part of `missed` that is lost: from times when all were to be recorded.
+    /// Part of `missed` that counts as lost: from times when all events were to be recorded.
     missed_lost: u64,
 }
 
 impl RecordedEvent {
-    /// Notes that these of its fields may always be zero in the records of one of its programs.
+    /// Notes fields that may always be zero in the records of one of the event's programs.
     fn add_unknown_fields<'a>(&mut self, fields: impl Iterator<Item = &'a str>) {
         for field in fields {
             if !self.empty.iter().any(|empty| empty == field) {
@@ -139,24 +139,24 @@ impl RecordedEvent {
 #[derive(Debug)]
 struct AttachedEventProgram {
     attached: AttachedProgram,
-    /// The event that it records; `None`: it serves all.
+    /// Number of the event that the program records; `None` if it serves all events.
     event: Option<usize>,
-    /// Version of the event's program.
+    /// Version of the event's program that this program is.
     version: u32,
-    /// Number of times that the kernel has passed over it, at the latest check.
+    /// Number of times that the kernel had skipped the program at the latest check.
     missed: u64,
 }
 
 impl PreparedBpf {
-    /// Makes buffers and programs, which record nothing before [`Self::begin`].
-    // Longer than 70 lines: the steps have to come in this order, before anything is recorded.
+    /// Creates buffers and programs, which record nothing before [`Self::begin`].
+    // Longer than 70 lines: the steps must come in this order, before anything is recorded.
     pub(crate) fn prepare(
         request: &KernelRequest<'_>,
         notices: &Notices,
     ) -> Result<Self, RecordError> {
         let KernelRequest { spec, shared_filters, .. } = *request;
         let (is_scoped, overwrite) = (!request.is_system_wide(), request.overwrites());
-        // Programs' stores are ordered for the recorder on this processor alone.
+        // Only x86-64 keeps BPF programs' stores in the order that the recorder needs.
         if !cfg!(target_arch = "x86_64") {
             return Err(kernel_error(
                 "cannot record kernel events",
@@ -169,7 +169,7 @@ impl PreparedBpf {
         }
         refuse_other_clock()?;
         let leaving = FastExitGuard::at_once(notices.are_printed());
-        // Two are open for each event, as long as it is recorded.
+        // Each recorded event needs two open files.
         let files_limit = trackway_sys::process::raise_descriptor_limit().ok();
         let catalogue = Catalogue::open()?;
         let contexts = Contexts::new(&request.contexts()?, catalogue.btf());
@@ -194,8 +194,8 @@ impl PreparedBpf {
             let others = (0..cpus).filter(|&cpu| !chosen.contains(&(cpu as u32)));
             others.for_each(|cpu| buffers.exclude_cpu(cpu));
         }
-        // Loading and attaching programs causes many of the recorded events, and the buffers are
-        // not drained yet.
+        // Loading and attaching programs causes many of the recorded events, while no thread drains
+        // the buffers yet.
         buffers.stop();
         let begun = Instant::now();
         let mut kernel = Self {
@@ -227,13 +227,13 @@ impl PreparedBpf {
         kernel.attach_calls()?;
         kernel.add_processes(&spec.pids)?;
         detach::report_slow_start(begun, notices);
-        // Megabytes that return to the kernel, which records an event for each page.
+        // Return megabytes to the kernel now, which records an event for each page.
         drop((events, catalogue));
         Ok(kernel)
     }
 
-    /// Makes the scope, of these control groups if there are any, and attaches the programs that
-    /// maintain it, before all others: so that a member is one from its first event.
+    /// Creates the scope, limited to `cgroups` if there are any. Attaches the programs that
+    /// maintain the scope before all others, so that a member is recorded from its first event.
     fn create_scope(
         &mut self,
         cgroups: &[PathBuf],
@@ -251,9 +251,9 @@ impl PreparedBpf {
         Ok(())
     }
 
-    /// Attaches the program that adds new threads to the scope. It uses the raw tracepoint: at
-    /// others, the kernel passes over programs now and then, and all events of such a thread would
-    /// be missing.
+    /// Attaches the program that adds new threads to the scope. It uses the raw tracepoint. At
+    /// other tracepoints the kernel skips programs now and then, and all events of a skipped thread
+    /// would be missing.
     fn attach_inheritance(
         &mut self,
         scope: &Scope,
@@ -277,7 +277,7 @@ impl PreparedBpf {
         self.attach_tracepoint(&code.ok_or_else(|| unexpected_event_error(&new))?, &new, None)
     }
 
-    /// Adds a process's threads to the scope: those that exist, and with them their children.
+    /// Adds the existing threads of processes to the scope; the kernel adds their later children.
     fn add_processes(&self, pids: &[u32]) -> Result<(), RecordError> {
         let Some(scope) = &self.scope else { return Ok(()) };
         let take_in = |tid| {
@@ -290,8 +290,8 @@ impl PreparedBpf {
         pids.iter().try_for_each(|&pid| each_thread(pid, take_in))
     }
 
-    /// Returns the plan of an event's record: a call from its registers, others from their
-    /// arguments if these are known and the kernel accepts the program, as far as that is tried.
+    /// Returns the plan of an event's record: from a system call's registers, or from arguments if
+    /// they are known and, with `is_tried`, the kernel accepts the program, or from the record.
     fn plan_event(&self, event: &Event, btf: Option<&Btf>, is_tried: bool) -> EventPlan {
         let registers = self.calls.as_ref().map(|calls| calls.registers);
         let call =
@@ -304,7 +304,7 @@ impl PreparedBpf {
         staged
     }
 
-    /// Generates the next program of an event; `None`: filters pass none of its records.
+    /// Generates the next program of an event; `None` if the filters pass none of its records.
     fn generate_code(
         &self,
         number: usize,
@@ -313,13 +313,13 @@ impl PreparedBpf {
     ) -> Result<Option<ProgramCode>, RecordError> {
         let Some(filters) = self.filters.of(number) else { return Ok(None) };
         let id = u16::try_from(number).map_err(|_| unexpected_event_error(event))?;
-        // The dispatcher has checked the scope of a call already.
+        // The dispatcher has already checked the scope of a system call.
         let is_call = staged.data_source == DataSource::Registers;
         if let (Some(call), Some(calls), []) = (staged.call, &self.calls, filters)
             && call.is_compat
             && staged.version == 0
         {
-            // Most serve many numbers, and record one.
+            // Calls that are recorded alike share this program; a map gives each call's event.
             let events_fd = calls.of(call.phase).compat.events_fd();
             let code = generate_shared_program(
                 staged,
@@ -341,7 +341,7 @@ impl PreparedBpf {
         code.map(Some).map_err(|_| unexpected_event_error(event))
     }
 
-    /// Attaches an event's program: of the next event, which is on then, or of one that is known.
+    /// Attaches an event's program; `number` is a known event, or the next one, which is on then.
     fn attach_event(
         &mut self,
         number: usize,
@@ -402,8 +402,8 @@ impl PreparedBpf {
         Ok(())
     }
 
-    /// Adds an attached program; events missed before do not count. `is_slow`: detaching it takes
-    /// long.
+    /// Adds an attached program; runs missed before do not count. `is_slow`: detaching the program
+    /// takes long.
     fn add_attachment(&mut self, attached: AttachedProgram, event: Option<usize>, is_slow: bool) {
         if let Some(leaving) = self.leaving.as_ref().filter(|_| is_slow) {
             leaving.expect_slow(attached.descriptor());
@@ -413,8 +413,8 @@ impl PreparedBpf {
         self.attached.push(AttachedEventProgram { attached, event, version, missed });
     }
 
-    /// Attaches the dispatchers of system calls, if some are recorded. The exit's first: so that no
-    /// call lacks its end.
+    /// Attaches the dispatchers of system calls if any call is recorded. Attaches the exit
+    /// dispatcher first, so that no recorded entry lacks its exit.
     fn attach_calls(&mut self) -> Result<(), RecordError> {
         self.made = Mutex::default();
         let scope = self.scope.as_deref().map(Scope::maps);
@@ -439,35 +439,35 @@ impl PreparedBpf {
         Ok(())
     }
 
-    /// Returns the version of the next program of an event.
+    /// Returns the version of an event's next program.
     fn version(&self, number: usize) -> u32 {
         self.events.get(number).map_or(0, |known| known.version)
     }
 
-    /// Returns the fields of its events that are not recorded, each with its event's name: of the
-    /// event with this number, and of later ones.
+    /// Returns the fields that are not recorded, each with its event's name, for the event number
+    /// `first` and all later events.
     fn omitted_fields(&self, first: usize) -> impl Iterator<Item = (&str, &str)> {
         self.events.iter().skip(first).flat_map(|known| {
             known.left_out.iter().map(|field| (&*known.description.name, &**field))
         })
     }
 
-    /// Returns the filters on its events.
+    /// Returns the filters on the recorded kernel events.
     pub(crate) const fn filters(&self) -> &KernelFilters {
         &self.filters
     }
 
-    /// Returns the former limit on open files, if it was raised: the command inherits that one.
+    /// Returns the limit on open files from before it was raised, for the traced command.
     pub(crate) fn files_limit(&self) -> Option<u64> {
         self.files_limit
     }
 
-    /// Returns the bytes of a CPU's buffers for events that interrupt no others.
+    /// Returns the buffer size of a CPU in bytes, for events that interrupt no other event.
     pub(crate) fn cpu_bytes(&self) -> u64 {
         self.buffers.layout().geometry(0).ring_bytes()
     }
 
-    /// Returns the sizes that are possible, as text.
+    /// Returns the possible buffer sizes, as text.
     pub(crate) fn format_possible_sizes() -> String {
         format!(
             "a power of two from {} to {}, and no more than {} for all CPUs together",
@@ -477,8 +477,8 @@ impl PreparedBpf {
         )
     }
 
-    /// Returns the function that the command's process calls before exec: the process and its
-    /// children are recorded from then on.
+    /// Returns the hook that the traced command's process calls before exec. From the hook on, the
+    /// process and its children are recorded.
     pub(crate) fn pre_exec_hook(&self) -> Option<PreExecHook> {
         let scope = self.scope.clone().filter(|scope| !scope.is_of_cgroups())?;
         Some(Box::new(move || {
@@ -495,8 +495,8 @@ impl PreparedBpf {
         catalogue.call_entries().all(|name| on.contains(&name))
     }
 
-    /// Returns the number of system calls by unknown numbers, of 64 bits and of 32, if they are
-    /// counted: none of them is recorded.
+    /// Returns the number of system calls by unknown 64-bit numbers and by unknown 32-bit numbers,
+    /// if they are counted. None of these calls is recorded.
     fn unknown_calls(&self) -> [u64; 2] {
         let calls = self.calls.as_ref().filter(|_| self.has_all_calls);
         calls.map_or([0; 2], |of| {
@@ -504,29 +504,29 @@ impl PreparedBpf {
         })
     }
 
-    /// Returns true if some of those are recorded all the same, by tracepoints of their own: our
-    /// table lacks their numbers.
+    /// Returns true if some system calls by unknown numbers are recorded at their own tracepoints:
+    /// our table lacks their numbers.
     fn has_calls_without_number(&self) -> bool {
         let is_entry = |name: &EventName| matches!(name.call(), Some((_, Phase::Enter)));
         self.events.iter().any(|known| known.call.is_none() && is_entry(&known.name))
     }
 
-    /// Returns true if an event is recorded at a tracepoint of its own.
+    /// Returns true if an event is recorded at its own tracepoint.
     fn has_tracepoint(&self, event: &Event) -> bool {
         has_tracepoint(self.calls.as_ref(), event)
     }
 }
 
-/// Returns true if an event is recorded at a tracepoint of its own; system calls are not if a
-/// dispatcher handles them.
+/// Returns true if an event is recorded at its own tracepoint. A system call that a dispatcher
+/// handles is not.
 fn has_tracepoint(calls: Option<&Calls>, event: &Event) -> bool {
     calls.is_none() || !matches!(event.source, Source::Syscall { number: Some(_), .. })
 }
 
-/// Returns the number of CPUs with buffers, and the buffers' layout: all up to the last CPU that is
-/// present, also those that are offline and may come, as long as the others' buffers are no smaller
-/// for that. The memory of all is taken at once, so CPUs that may be plugged in get none: machines
-/// declare many that never are.
+/// Returns the number of CPUs with buffers, and the layout of the buffers. All CPUs up to the last
+/// present one have buffers, including offline ones, unless that makes each buffer smaller. CPUs
+/// that may be plugged in get none: the memory is allocated at once, and machines declare many CPUs
+/// that never come.
 fn choose_cpus_and_layout(
     size_bytes: u64,
     events: usize,
@@ -541,7 +541,7 @@ fn choose_cpus_and_layout(
     }
 }
 
-/// Returns a layout for so many bytes per CPU, as far as possible.
+/// Returns a layout with `size_bytes` per CPU, or as close to that as possible.
 fn choose_layout(size_bytes: u64, cpus: usize, events: usize) -> Result<BufferLayout, RecordError> {
     let wanted = if size_bytes == 0 { CPU_BYTES } else { size_bytes };
     let most = (BUFFERS_BYTES_MAX / cpus) as u64;
@@ -559,12 +559,12 @@ fn choose_layout(size_bytes: u64, cpus: usize, events: usize) -> Result<BufferLa
 fn load_failure(event: &Event, error: LoadError) -> RecordError {
     match error {
         LoadError::Unavailable(error) => bpf_unavailable_error(error),
-        // bpf_loop()
+        // The log of older kernels has `unknown#181` for bpf_loop().
         LoadError::Refused(_, log) if log.contains("unknown#181") => {
             let what = format!("cannot filter {}", event.full_name());
             kernel_error(&what, "filters that compare or search texts and arrays need Linux 5.17")
         }
-        // The last line is the reason, except for the lines that end all logs.
+        // The last line is the reason, except for the lines at the end of every log.
         LoadError::Refused(error, log) => {
             let is_said = |line: &&str| !line.is_empty() && !line.starts_with("processed ");
             let line = log.lines().rev().find(is_said).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Events that are recorded from the arguments of their raw tracepoints, if the kernel library
-//! knows these: that costs less, no program is passed over while another one runs on its CPU, and
-//! detaching takes less time.
+//! Events recorded from the arguments of their raw tracepoints, if the kernel library knows the
+//! arguments. Raw tracepoints cost less and detach faster, and the kernel skips no program while
+//! another one runs on its CPU.
 
 use trackway_kernel::bpf_program::arguments::raw_tracepoint_type;
 use trackway_kernel::bpf_program::attach::LoadedProgram;
@@ -15,8 +15,8 @@ use super::{PAYLOAD_BYTES_MAX, PreparedBpf, unexpected_event_error};
 use crate::error::RecordError;
 
 impl PreparedBpf {
-    /// Returns the plan to record an event from its arguments. `None`: they are unknown, or this
-    /// kernel does not accept the program, as far as that is tried.
+    /// Returns the plan to record an event from its arguments. Returns `None` if the arguments are
+    /// unknown or, with `is_tried`, if this kernel does not accept the program.
     pub(super) fn staged_arguments(
         &self,
         event: &Event,
@@ -37,16 +37,16 @@ impl PreparedBpf {
         Some(staged)
     }
 
-    /// Loads the next program of an event that reads the kernel's record instead, for a kernel that
-    /// did not accept the program that reads its arguments. The contents are the same, but for
-    /// arguments that the record lacks.
+    /// Loads the next program of an event that reads the kernel's record, for a kernel that
+    /// rejected the program that reads the arguments. Both programs record the same contents,
+    /// except for arguments that the record lacks.
     pub(super) fn load_otherwise(
         &self,
         number: usize,
         event: &Event,
     ) -> Result<LoadedEvent, RecordError> {
         if self.filters.has(number) {
-            // They read arguments, since the kernel took that when it was tried.
+            // Filters read arguments, since the kernel accepted such a program when it was tried.
             return Err(unexpected_event_error(event));
         }
         let mut staged = EventPlan::from_record_with_unknown(event, PAYLOAD_BYTES_MAX);

@@ -1,10 +1,10 @@
-//! Events of the kernel switched on and off while others are recorded.
+//! Switching of kernel events on and off while other events are recorded.
 //!
-//! An event keeps its id and the counter of its losses for as long as it is recorded into the same
-//! trace. Off is a word in the buffers, by which none of its programs records it at once; the
-//! programs are removed when the kernel has detached them. On is a new program, of a version of its
-//! own, which that word selects once everything is in place. There is space for so many events that
-//! were not selected at the beginning ([`super::EVENTS_SPARE`]).
+//! An event keeps its id and its loss counter as long as it is recorded into the same trace. A word
+//! in the buffers switches all programs of an event off at once; the programs are removed when the
+//! kernel has detached them. An event is switched on by a new program with a new version, which the
+//! word selects once everything is in place. The buffers have counters for [`super::EVENTS_SPARE`]
+//! events that were not selected at the beginning.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::mem;
@@ -25,9 +25,9 @@ use crate::notices::Notices;
 use crate::window::cpus;
 
 impl BpfRecording {
-    /// Records the events that these patterns select, and no others. Returns the number of added
-    /// and of removed events. With `filters`, those alone apply from now on. On failure nothing has
-    /// changed. `meanwhile` is called every now and then.
+    /// Records only the events that `patterns` select. Returns the number of added and of removed
+    /// events. With `filters`, replaces all filters from now on. On failure nothing has changed.
+    /// Calls `meanwhile` repeatedly during the work.
     pub(crate) fn select(
         &mut self,
         patterns: &[String],
@@ -35,7 +35,7 @@ impl BpfRecording {
         meanwhile: &mut dyn FnMut(),
         notices: &Notices,
     ) -> Result<(usize, usize), RecordError> {
-        // Here, too: it may be long after the limit was another one.
+        // Raise the limit again: it may have been changed since the recorder started.
         let _ = trackway_sys::process::raise_descriptor_limit();
         let catalogue = Catalogue::open()?;
         let events = select_events(&catalogue, patterns)?;
@@ -70,7 +70,7 @@ impl BpfRecording {
             return Err(error);
         }
         if !self.is_stopped {
-            // While events are known to be filtered, or not, as they have been until now.
+            // Count first, by the filters that applied until now.
             self.kernel.count_missed_except(&changed);
         }
         self.kernel.switch_programs(&changed, &gone);
@@ -90,7 +90,7 @@ impl BpfRecording {
         self.kernel.events.iter().filter(|event| event.is_on).count()
     }
 
-    /// Applies the session's filters to events that were never recorded.
+    /// Applies the session's filters to events that were not recorded before.
     fn extend_filters(
         &mut self,
         numbered: &[(usize, &Event)],
@@ -106,13 +106,13 @@ impl BpfRecording {
         made
     }
 
-    /// Returns the filters on its events.
+    /// Returns the filters on the recorded kernel events.
     pub(crate) const fn filters(&self) -> &KernelFilters {
         &self.kernel.filters
     }
 
-    /// Declares events before any occurs, so that readers find all declarations. From here on each
-    /// keeps its number, whatever becomes of it: no number is used twice.
+    /// Declares events before any occurs, so that readers find all declarations. From then on each
+    /// event keeps its number, even when it is switched off: no number is used twice.
     fn declare_events(
         &mut self,
         numbered: &[(usize, &Event)],
@@ -152,7 +152,7 @@ impl BpfRecording {
         written.map_err(|error| kernel_io_error("cannot write kernel events", error))
     }
 
-    /// Names the fields that are empty or not recorded in the trace, before events that have such.
+    /// Names empty and unrecorded fields in the trace, before events with such fields occur.
     fn write_field_remarks(&self) -> Result<(), RecordError> {
         let remarks = self.kernel.env_remarks();
         let written = self.thread.run(move |drainer| {
@@ -166,7 +166,7 @@ impl BpfRecording {
 }
 
 impl PreparedBpf {
-    /// Returns the numbers of events that are recorded, and are none of these.
+    /// Returns the numbers of recorded events that are not in `events`.
     fn recorded_except(&self, events: &[Event]) -> Vec<usize> {
         let names: BTreeSet<EventName> = events.iter().map(name_of).collect();
         let numbered = self.events.iter().enumerate();
@@ -174,8 +174,8 @@ impl PreparedBpf {
         gone.map(|(number, _)| number).collect()
     }
 
-    /// Returns those of the events that are not recorded, each with its number: new events get
-    /// numbers after all others.
+    /// Returns the events that are not recorded now, each with its number. New events get numbers
+    /// after all others.
     fn number_events<'a>(
         &self,
         events: &'a [Event],
@@ -201,7 +201,7 @@ impl PreparedBpf {
         Ok(numbered)
     }
 
-    /// Attaches programs of events, which record nothing yet. Where it fails, some may be there.
+    /// Attaches programs that record nothing yet. On failure, some programs may be attached.
     fn attach_all(
         &mut self,
         numbered: &[(usize, &Event)],
@@ -210,7 +210,7 @@ impl PreparedBpf {
     ) -> Result<(), RecordError> {
         for &(number, event) in numbered {
             meanwhile();
-            // Never one again that may be on its tracepoint still.
+            // Use a new version: a program of the old version may still be attached.
             self.events[number].version += 1;
             let made = self.load_event(number, event, catalogue.btf())?;
             self.attach_event(number, event, made)?;
@@ -218,8 +218,8 @@ impl PreparedBpf {
         self.attach_calls()
     }
 
-    /// Compiles these filters for all known events, and for the numbered ones. Returns also the
-    /// events that stay recorded with other filters.
+    /// Compiles these filters for all known events and for the numbered events. Also returns the
+    /// events that stay recorded but whose filters change.
     fn compile_filters(
         &self,
         filters: &[FilterSpec],
@@ -249,8 +249,8 @@ impl PreparedBpf {
         Ok((asked, refiltered))
     }
 
-    /// Attaches other programs of events that are recorded, beside those that record them still.
-    /// Where it fails, some may be there.
+    /// Attaches new programs of recorded events, beside the programs that still record them. On
+    /// failure, some new programs may be attached.
     fn attach_new_versions(
         &mut self,
         refiltered: &[(usize, Event)],
@@ -261,8 +261,8 @@ impl PreparedBpf {
         let mut without = Vec::new();
         for (number, event) in refiltered {
             meanwhile();
-            // A call has one program at a time, which the next one takes the place of: in one step,
-            // and last, when nothing else can fail.
+            // A system call has one program at a time, which the next program replaces in one step.
+            // Do that last, when nothing else can fail.
             let is_call = !self.has_tracepoint(event);
             self.events[*number].version += u32::from(!is_call);
             let made = self.load_event(*number, event, btf)?;
@@ -272,7 +272,7 @@ impl PreparedBpf {
             let list = if is_call { &mut last } else { &mut first };
             list.push((*number, event, made));
         }
-        // A side of calls may have had no program so far, since filters let nothing of it pass.
+        // A dispatcher may have had no program so far, since filters passed none of its calls.
         for (_, _, made) in &last {
             if let (LoadedEventProgram::Call(_, slot), Some(calls)) =
                 (&made.program, &mut self.calls)
@@ -283,18 +283,18 @@ impl PreparedBpf {
         self.attach_calls()?;
         let mut made = first.into_iter().chain(last);
         made.try_for_each(|(number, event, made)| self.attach_event(number, event, made))?;
-        // The former programs stay, and record no more. Only once no step can fail: while a call's
-        // version is not the recorded one, its next program would record nothing, in the place of
-        // the one that does.
+        // The former programs stay attached, and record no more. Change versions only once no step
+        // can fail: a call's next program records only if its version is the selected one, and it
+        // replaces the program that records.
         for number in without {
             self.events[number].version += 1;
         }
         Ok(())
     }
 
-    /// Switches events to their latest programs, and others off, wherever their programs run. An
-    /// event in between is recorded by the earlier program or by the later one, not by both and not
-    /// by neither: a thread that runs on each CPU switches it.
+    /// Switches events to their latest programs, and others off, on all CPUs. Either the earlier or
+    /// the later program records an event in between, never both or neither: a thread that runs on
+    /// each CPU does the switch there.
     fn switch_programs(&mut self, on: &[usize], off: &[usize]) {
         let numbers = on.iter().map(|&number| (number, true));
         let numbers: Vec<(usize, bool)> =
@@ -315,8 +315,8 @@ impl PreparedBpf {
             tell(cpu as usize, false);
             refiltered.remove(&(cpu as usize));
         });
-        // On CPUs where we may not run (cpuset(7)) there is a moment in which neither version
-        // records; on CPUs that run no thread it does not matter.
+        // On CPUs where this process may not run (cpuset(7)), neither version records for a moment;
+        // on CPUs that run no thread that does not matter.
         if refiltered.is_empty() {
             return;
         }
@@ -348,13 +348,13 @@ impl PreparedBpf {
     }
 
     /// Returns true if missed events may belong to threads or CPUs that are not recorded: if only
-    /// some are, most do. For an event with filters the number that would have passed is unknown,
-    /// too.
+    /// some are recorded, most missed events do. For an event with filters, the number that would
+    /// have passed is unknown, too.
     pub(super) fn records_only_some(&self) -> bool {
         self.scope.is_some() || self.is_of_cpus
     }
 
-    /// Counts the events that the kernel passed over since the latest check.
+    /// Counts the program runs that the kernel skipped since the latest check.
     pub(super) fn count_missed(&mut self) {
         let is_of_some = self.records_only_some();
         for one in self.attached.iter_mut() {
@@ -364,7 +364,7 @@ impl PreparedBpf {
             match one.event.and_then(|event| self.events.get_mut(event)) {
                 Some(event) => {
                     event.missed += more;
-                    // By the present filters: earlier counts keep their class.
+                    // Count by the present filters: earlier counts keep their class.
                     if !is_of_some && !event.is_filtered {
                         event.missed_lost += more;
                     }
@@ -374,7 +374,7 @@ impl PreparedBpf {
         }
     }
 
-    /// Counts them without those of the latest programs of these events, which begin now.
+    /// Counts missed events, except those of the latest programs of `numbers`, which begin now.
     fn count_missed_except(&mut self, numbers: &[usize]) {
         let numbers: HashSet<usize> = numbers.iter().copied().collect();
         let events = &self.events;
@@ -387,7 +387,7 @@ impl PreparedBpf {
         self.count_missed();
     }
 
-    /// Passes over that: nothing was to be recorded.
+    /// Skips the missed events so far: they were not to be recorded.
     pub(super) fn skip_missed(&mut self) {
         for one in self.attached.iter_mut() {
             one.missed = one.attached.missed_runs().unwrap_or(one.missed);

@@ -1,4 +1,4 @@
-//! The results of a recording of kernel events by BPF.
+//! Results of a recording of kernel events by BPF.
 
 use std::path::Path;
 
@@ -8,49 +8,49 @@ use crate::common::numbers::{Counted, Grouped};
 use crate::notices::Notices;
 use crate::summary::{Summary, report_lost};
 
-/// The results of a recording by BPF.
+/// Counts and losses of a recording by BPF.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KernelSummary {
     pub(super) recorded: u64,
     pub(super) lost: u64,
-    /// Number of recorded events that were in memory, and could not be written at the end.
+    /// Number of recorded events that could not be written from memory at the end.
     pub(super) lost_at_end: u64,
     pub(super) overwritten: u64,
-    /// Recorded events in files that were deleted for newer ones.
+    /// Number of recorded events in files that were deleted for newer files.
     pub(super) deleted: u64,
-    /// Programs that the kernel did not run because another one was under way: of all processes,
-    /// where some alone are recorded.
+    /// Number of program runs that the kernel skipped because another program ran. Counts all
+    /// processes, even if only some are recorded.
     pub(super) missed: u64,
     /// Number of missed events that are part of `lost`.
     pub(super) missed_lost: u64,
-    /// Events with filters that interrupted so many others that the filters could not be evaluated.
+    /// Number of events that interrupted so many others that their filters could not be evaluated.
     pub(super) unasked: u64,
-    /// Events whose filters read data that was not in memory, and their numbers.
+    /// Names of events whose filters read data that was not in memory, with their counts.
     pub(super) unread: Vec<(String, u64)>,
-    /// Texts and sequences of the kernel's that were cut, and how many of each event.
+    /// Names of events with kernel strings or sequences that were cut, with the counts of these.
     pub(super) cut: Vec<(String, u64)>,
-    /// Events with the most losses, most first.
+    /// Names of the events with the most losses, in descending order.
     pub(super) lost_by_event: Vec<(String, u64)>,
-    /// Lost events that interrupted so many others that no buffer was left for them.
+    /// Number of lost events that interrupted so many others that no buffer was left for them.
     pub(super) too_deep: u64,
-    /// True if some events found no space.
+    /// True if some events were lost for lack of buffer space.
     pub(super) had_no_room: bool,
-    /// System calls by unknown numbers, of 64 bits and of 32, which are not recorded.
+    /// Unrecorded system calls by unknown numbers: by 64-bit numbers, and by 32-bit numbers.
     pub(super) unknown_calls: [u64; 2],
-    /// True if some of those are recorded, as calls by unknown numbers.
+    /// True if some calls in `unknown_calls` are recorded at their own tracepoints after all.
     pub(super) has_calls_without_number: bool,
-    /// Sub-buffers that made no sense.
+    /// Number of damaged sub-buffers.
     pub(super) damaged: u64,
-    /// Bytes of its files.
+    /// Bytes of the kernel events' files.
     pub(super) bytes: u64,
-    /// CPUs that came when it was recorded.
+    /// Number of CPUs that were added while kernel events were recorded.
     pub(super) cpus_later: usize,
-    /// Why its trace is not whole, if it is not.
+    /// Reason why the trace is not complete, if it is not.
     pub(crate) unwritten: Option<String>,
 }
 
 impl KernelSummary {
-    /// Reports the results, with the folder unless another line has it.
+    /// Reports the results, with the trace's folder unless another line names the folder.
     pub(crate) fn report(&self, folder: Option<&Path>, notices: &Notices) {
         let counts = self.as_summary();
         counts.report_kernel(folder, notices);
@@ -149,7 +149,7 @@ impl KernelSummary {
         }
     }
 
-    /// Returns the counts for the mark of the trace.
+    /// Returns the counts for the trace's completion mark.
     pub(crate) fn as_summary(&self) -> Summary {
         let lost_by_event = self.lost_by_event.clone();
         Summary {
@@ -165,10 +165,10 @@ impl KernelSummary {
     }
 }
 
-/// Returns the total of all events, and the name of the one with the highest count; `None` if there
-/// are none.
+/// Returns the sum of all counts, and the names of the events with the highest counts; `None` if
+/// there is no event.
 fn format_highest_counts(of_each: &[(String, u64)]) -> Option<(u64, String)> {
-    /// Most events that are named.
+    /// Highest number of events that are named.
     const NAMED_MAX: usize = 4;
     let all: u64 = of_each.iter().map(|(_, count)| count).sum();
     let mut most: Vec<_> = of_each.iter().collect();

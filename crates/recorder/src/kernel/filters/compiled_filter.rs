@@ -1,4 +1,4 @@
-//! The two evaluators of filters on kernel events: BPF programs, or the recorder with tracefs.
+//! Evaluators of filters on kernel events: BPF programs, or the recorder with tracefs.
 
 use trackway_kernel::bpf_program::contexts::FilterContexts;
 use trackway_kernel::bpf_program::filter::{Filter, FilterError, FilterMaps};
@@ -12,15 +12,15 @@ pub(crate) trait CompiledFilter: Sized {
     /// State that all filters share.
     type Memory: std::fmt::Debug;
 
-    /// Makes the state of these filters, for so many CPUs of a kernel with these types.
+    /// Creates the state of these filters, for `cpus` CPUs and a kernel with the types of `btf`.
     fn create_memory(
         cpus: usize,
         filters: &[FilterSpec],
         btf: Option<&Btf>,
     ) -> std::io::Result<Self::Memory>;
 
-    /// Compiles this object, with this number, for an event; `None`: the event lacks a field of the
-    /// filter.
+    /// Compiles the filter object with this number for an event; `None` if the event lacks a field
+    /// of the filter.
     fn compile_object(
         object: &[u8],
         number: usize,
@@ -28,20 +28,20 @@ pub(crate) trait CompiledFilter: Sized {
         memory: &mut Self::Memory,
     ) -> Result<Option<Self>, FilterError>;
 
-    /// Checks that an event can have all of these filters.
+    /// Checks that an event can have all of these filters at once.
     fn check_combination(_all: &[Self]) -> Result<(), FilterError> {
         Ok(())
     }
 
-    /// Returns the reason why a kernel context of this name is unavailable: its description, and
-    /// the cause, if known.
+    /// Returns the reason why a kernel context is unavailable: the context's description, and the
+    /// cause, if known.
     fn missing_context(memory: &Self::Memory, name: &str)
     -> Option<(&'static str, Option<String>)>;
 
-    /// Returns for each field of an event the reason why filters cannot use it, if they cannot.
+    /// Returns, for each field of an event, the reason why filters cannot use it, or `None`.
     fn unusable_fields(staged: &EventPlan) -> Vec<Option<&'static str>>;
 
-    /// Returns true if a filter may find this field unknown, and then lets the event pass.
+    /// Returns true if a filter may be unable to read this field, and then passes the event.
     fn may_be_unknown(_staged: &EventPlan, _field: &str) -> bool {
         false
     }

@@ -1,8 +1,7 @@
-//! Filters on kernel events, evaluated by the kernel, or by the recorder with tracefs: the filters
-//! that apply to kernel events, and those of each event.
+//! Filters on kernel events, evaluated by the kernel, or by the recorder with tracefs.
 //!
-//! All kernel events are known before anything begins. So each expression is compiled for each
-//! event that it applies to, and invalid ones are reported then.
+//! All kernel events are known before recording begins. So each expression is compiled for each
+//! event in its scope at that time, and invalid expressions are reported then.
 
 mod compiled_filter;
 pub(crate) mod routing;
@@ -32,29 +31,30 @@ use crate::filters::check;
 use crate::kernel::{selection, value_names};
 use crate::notices::Notices;
 
-/// Most hints about accepted filters, and most events that a hint names.
+/// Most hints about accepted filters, and most events that one hint names.
 const HINTS_MAX: usize = 4;
-/// Hint for `rwbs == "WS"`.
+/// Hint for filters like `rwbs == "WS"`.
 const RWBS_HINT: &str = "rwbs has LTTng's flags, as a number; the kernel's letters are rwbs_text";
-/// Hint for a filter on all events that is not meant for kernel events.
+/// Hint for a filter on all events that may be meant for user events only.
 const NAME_EVENTS_HINT: &str = "if it is not about the kernel's events, say which: PATTERN: EXPR";
 
-/// The filters on kernel events, by their evaluator.
+/// Compiled filters on kernel events, by their evaluator.
 #[derive(Debug)]
 pub(crate) struct KernelFilters<F: CompiledFilter = Filter> {
-    /// The filters of each event, all of which must pass it; `None`: one of them never does.
+    /// Filters of each event, all of which must pass a record; `None` if the event lacks a field of
+    /// one of its filters, so that none of its records passes.
     events: Vec<Option<Vec<F>>>,
     accepted: AcceptedFilters,
-    /// For as long as filters are made that use it.
+    /// State that the filters share, kept as long as new filters may use it.
     memory: Option<F::Memory>,
 }
 
-/// The filters that were accepted, with hints about them.
+/// Filters that were accepted, with hints about them.
 #[derive(Debug, Default)]
 pub(crate) struct AcceptedFilters {
-    /// All filters, by their numbers; where events come later, for those, too.
+    /// Filters by number; later events are filtered by them, too.
     specs: Vec<FilterSpec>,
-    /// Filters on all events whose fields no kernel event has, each with the reason.
+    /// Filters on all events that use fields of no kernel event, each with the reason.
     unmet: Vec<(FilterSpec, String)>,
     hints: Vec<String>,
     /// Filters that apply to user events, too.
@@ -67,7 +67,7 @@ impl<F: CompiledFilter> Default for KernelFilters<F> {
     }
 }
 
-/// The kernel events that filters are compiled for.
+/// Kernel events that filters are compiled for.
 struct EventPlans {
     names: Vec<EventName>,
     staged: Vec<EventPlan>,
@@ -75,7 +75,7 @@ struct EventPlans {
 }
 
 impl<F: CompiledFilter> KernelFilters<F> {
-    /// Compiles these filters for these events, by their plans.
+    /// Compiles these filters for these events, by the events' plans.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl<F: CompiledFilter> KernelFilters<F> {
                 if is_own {
                     return Err(RecordError::Filter(why));
                 }
-                // Perhaps a program's has it.
+                // A user event may have the fields.
                 filters.accepted.unmet.push((spec.clone(), why));
             }
         }
@@ -125,8 +125,8 @@ impl<F: CompiledFilter> KernelFilters<F> {
         Ok(filters)
     }
 
-    /// Compiles the filters for these events, too, which are numbered from `known` on. An event
-    /// that lacks a filter's fields is not recorded, with a notice.
+    /// Compiles the filters for more events, which are numbered from `known` on. An event that
+    /// lacks a filter's fields is not recorded; a notice reports that.
     ///
     /// # Errors
     ///
@@ -141,12 +141,12 @@ impl<F: CompiledFilter> KernelFilters<F> {
         let Some(mut memory) = self.memory.take() else { return Ok(()) };
         let staged = events.iter().map(|event| staged(event)).collect();
         let plans = EventPlans::new::<F>(staged, events.iter().copied(), &memory);
-        // Such as could not be recorded are not known.
+        // Remove filters of events that could not be recorded.
         self.events.truncate(known);
         self.events.resize_with(known + events.len(), || Some(Vec::new()));
         let mut made = Ok(());
         for (number, spec) in self.accepted.specs.clone().iter().enumerate() {
-            // A name that none of them has may belong to others.
+            // A pattern that matches none of these events may match others.
             let about = find_matching_events(&plans.names, spec).unwrap_or_default();
             let added = self.add((number, spec), (&plans, known), &about, &mut memory);
             made = made.and(added.map(drop));
@@ -155,8 +155,8 @@ impl<F: CompiledFilter> KernelFilters<F> {
         made
     }
 
-    /// Adds a filter to the events that it applies to, whose numbers are `first` and beyond.
-    /// Returns how many lack its fields.
+    /// Adds a filter to the events in its scope, which are numbered from `first` on. Returns the
+    /// number of events that lack fields of the filter.
     fn add(
         &mut self,
         (number, spec): (usize, &FilterSpec),
@@ -211,7 +211,7 @@ impl<F: CompiledFilter> KernelFilters<F> {
         Ok(lacking.len())
     }
 
-    /// Returns the filters of the event with this number; `None`: it is never recorded.
+    /// Returns the filters of the event with this number; `None` if the event is never recorded.
     pub(crate) fn of(&self, event: usize) -> Option<&[F]> {
         self.events.get(event).map_or(Some(&[]), Option::as_deref)
     }
@@ -226,8 +226,8 @@ impl<F: CompiledFilter> KernelFilters<F> {
         &self.accepted
     }
 
-    /// Takes the filters of the event with this number out, in the form of [`Self::of`], for their
-    /// evaluator.
+    /// Removes and returns the filters of the event with this number, for their evaluator. The
+    /// result has the form of [`Self::of`].
     pub(crate) fn take_filters(&mut self, event: usize) -> Option<Vec<F>> {
         match self.events.get_mut(event) {
             Some(filters) => filters.take(),
@@ -237,19 +237,19 @@ impl<F: CompiledFilter> KernelFilters<F> {
 }
 
 impl AcceptedFilters {
-    /// Returns true if a filter is about all events, and some kernel events have its fields.
+    /// Returns true if a filter applies to all events, and some kernel events have its fields.
     pub(crate) fn applies_to_kernel(&self, spec: &FilterSpec) -> bool {
         spec.is_for_all_events() && !self.unmet.iter().any(|(unmet, _)| unmet == spec)
     }
 
-    /// Refuses filters on fields that neither kernel events nor these user events have.
+    /// Returns an error if a filter uses fields of neither kernel events nor these user events.
     pub(crate) fn refuse_unmet(&self, known: &[EventDescription]) -> Result<(), RecordError> {
         let is_unmet = |(spec, _): &&(FilterSpec, String)| !check::fits_any_event(spec, known);
         let unmet = self.unmet.iter().find(is_unmet);
         unmet.map_or(Ok(()), |(_, why)| Err(RecordError::Filter(why.clone())))
     }
 
-    /// Returns the filters that apply to user events, too, as they were given.
+    /// Returns the filters that apply to user events, too, as the user specified them.
     pub(crate) fn shared(&self) -> &[FilterSpec] {
         &self.shared
     }
@@ -273,7 +273,7 @@ impl EventPlans {
     }
 }
 
-/// Returns the numbers of these events that a filter is about.
+/// Returns the indices of the events in `names` that are in a filter's scope.
 pub(crate) fn find_matching_events(
     names: &[EventName],
     spec: &FilterSpec,
@@ -282,7 +282,7 @@ pub(crate) fn find_matching_events(
         return Ok((0..names.len()).collect());
     }
     let Some(pattern) = &spec.pattern else { return Ok(Vec::new()) };
-    // A pattern that is no kernel event's may be a user event's.
+    // A pattern that cannot match kernel events may match user events.
     let Ok(selection) = Selection::new(&[pattern]) else { return Ok(Vec::new()) };
     match selection.select_from(names) {
         Ok(_) => {
@@ -326,8 +326,8 @@ fn layout_of<F: CompiledFilter>(staged: &EventPlan, memory: &F::Memory) -> Layou
     }
 }
 
-/// Returns the available contexts, if an expression names one that is not, with the reason, if
-/// known.
+/// Returns a hint with the available contexts, if an expression names an unavailable context; the
+/// hint includes the reason, if known.
 fn available_contexts_hint<F: CompiledFilter>(text: &str, memory: &F::Memory) -> Option<String> {
     let missing = |(token, _): (Token, Span)| {
         let Token::Context(name) = token else { return None };
@@ -344,7 +344,7 @@ fn available_contexts_hint<F: CompiledFilter>(text: &str, memory: &F::Memory) ->
     Some(format!("{why}of the kernel's events there are {}", there.join(", ")))
 }
 
-/// Returns a type with the names of its values, as traces have them.
+/// Returns a type with the names of its values, as traces declare them.
 fn with_value_names(of: Type, meaning: &Meaning) -> Type {
     match of {
         Type::Integer(integer) if integer.labels.is_empty() => {
@@ -356,11 +356,11 @@ fn with_value_names(of: Type, meaning: &Meaning) -> Type {
     }
 }
 
-/// Returns the objects of a filter for an event, all of which have to pass it, in order; `None`:
-/// the event lacks something. Adds probable mistakes to the warnings.
+/// Returns the objects of a filter for an event, in order of evaluation; all of them must pass.
+/// Returns `None` if the event lacks a field. Adds probable mistakes to the warnings.
 ///
-/// If a field may be unknown, for which the filter lets the event pass, the first object is the
-/// part that does not depend on it. (For a filter given as an object this cannot be determined.)
+/// The filter passes an event if a field is unknown. So if a field may be unknown, the first object
+/// is the part that does not need the field. (A filter given as an object has no such part.)
 fn compile_objects(
     spec: &FilterSpec,
     (layout, is_unknown): (&Layout, &dyn Fn(&Need) -> bool),
@@ -377,8 +377,8 @@ fn compile_objects(
             warnings.push(rendered);
         }
     };
-    // The event may lack a field, or have it with another type: the exit of a call has its texts as
-    // optional fields.
+    // The event may lack a field, or have it with another type: string fields are optional at the
+    // exit of a system call.
     let Ok(compiled) = compile(text, layout) else { return Ok(None) };
     compiled.filter.warnings.iter().for_each(warn);
     let relaxed = compiled.relaxed(text, is_unknown);
@@ -390,7 +390,7 @@ fn compile_objects(
     relaxed.into_iter().chain([compiled]).map(encode).collect::<Result<_, _>>().map(Some)
 }
 
-/// Returns the message for a filter whose fields no event has.
+/// Returns the message for a filter that uses fields of no event.
 fn format_missing_fields<F: CompiledFilter>(
     spec: &FilterSpec,
     (plans, memory): (&EventPlans, &F::Memory),
@@ -429,8 +429,8 @@ fn format_missing_fields<F: CompiledFilter>(
     }
 }
 
-/// Returns true if the error in an expression is a text that it compares with `rwbs` of block
-/// events, as if those were the kernel's letters.
+/// Returns true if the error is at a string that the expression compares with `rwbs` of block
+/// events, as if `rwbs` had the kernel's letters.
 fn compares_flags_with_text(error: &Error, text: &str) -> bool {
     let is_wrong = |span: Span| error.span.from <= span.from && span.to <= error.span.to;
     let is_flags = |token: &Token| matches!(token, Token::Name(name) if name == "rwbs");
@@ -443,7 +443,7 @@ fn compares_flags_with_text(error: &Error, text: &str) -> bool {
     })
 }
 
-/// Returns the reason why the kernel cannot evaluate a filter.
+/// Returns the error for a filter that the kernel cannot evaluate.
 fn unsupported_filter_error(spec: &FilterSpec, error: FilterError) -> RecordError {
     match (&spec.source, error) {
         (_, FilterError::Memory(error)) => crate::kernel::error::bpf_unavailable_error(error),
@@ -454,8 +454,8 @@ fn unsupported_filter_error(spec: &FilterSpec, error: FilterError) -> RecordErro
     }
 }
 
-/// Returns the error for an expression with floating-point arithmetic, which the kernel lacks, at
-/// the number that causes it.
+/// Returns the error for an expression with floating-point arithmetic, which the kernel lacks; the
+/// error points at the number that causes it.
 fn float_arithmetic_error(text: &str) -> Error {
     let is_float = |token: &Token| matches!(token, Token::Number(Number::Float(_)));
     let all = tokenize(text).unwrap_or_default();

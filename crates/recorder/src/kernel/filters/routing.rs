@@ -1,8 +1,8 @@
-//! Filters of a session, routed to user events and to kernel events.
+//! Routing of a session's filters to user events and to kernel events.
 //!
-//! A specification holds filters as they were written. They are routed when they are applied: a
-//! channel's filter with a pattern for recorded kernel events belongs to the kernel; a filter for
-//! all events that both have is evaluated on each side, as far as the side has its contexts.
+//! A specification holds filters as the user wrote them; they are routed when they are applied. A
+//! channel's filter with a pattern for recorded kernel events becomes a kernel filter. A filter for
+//! all events applies to user events and to kernel events, as far as each has its contexts.
 
 use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_session::protocol::Refusal;
@@ -14,8 +14,8 @@ use crate::filters::unmatched::{self, UnmatchedFilter};
 use crate::kernel::filters::find_matching_events;
 use crate::kernel::selection;
 
-/// Moves filters of channels whose pattern matches recorded kernel events to the list of kernel
-/// filters.
+/// Moves filters whose pattern matches recorded kernel events from the channels to the list of
+/// kernel filters.
 ///
 /// # Errors
 ///
@@ -39,8 +39,8 @@ pub(crate) fn route_filters(spec: &mut SessionSpec) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// Returns the filters of a channel for user events: a filter shared with kernel events that names
-/// a context of theirs alone is false for user events.
+/// Returns the filters of a channel for user events. A filter that is shared with kernel events and
+/// names a context of kernel events only is false for user events.
 pub(crate) fn user_filters(filters: &[FilterSpec], kernel: Option<&KernelSpec>) -> Vec<FilterSpec> {
     let is_shared = |filter: &FilterSpec| kernel.is_some_and(|it| it.filters.contains(filter));
     let routed = |filter: &FilterSpec| match &filter.source {
@@ -52,14 +52,14 @@ pub(crate) fn user_filters(filters: &[FilterSpec], kernel: Option<&KernelSpec>) 
     filters.iter().map(routed).collect()
 }
 
-/// Returns the filters of kernel events that user events are tested by, too.
+/// Returns the filters on kernel events that apply to user events, too.
 pub(crate) fn shared_filters(kernel: &KernelSpec, channels: &[ChannelSpec]) -> Vec<FilterSpec> {
     let filters = channels.iter().flat_map(|channel| user_filters(&channel.filters, Some(kernel)));
     filters.filter(|filter| kernel.filters.contains(filter)).collect()
 }
 
-/// Returns the filters that apply to no recorded kernel event, of a session whose filters are
-/// routed. They may be for user events, or misspelt.
+/// Returns the filters that match no recorded kernel event, for a session with routed filters. They
+/// may be for user events, or misspelt.
 ///
 /// # Errors
 ///
@@ -74,7 +74,7 @@ pub(crate) fn find_unmatched_filters(
     unmatched::find_unmatched(&kernel.on, &filters)
 }
 
-/// Rejects filters for user events where only kernel events are recorded.
+/// Returns an error for filters on user events if only kernel events are recorded.
 ///
 /// # Errors
 ///

@@ -1,13 +1,13 @@
-//! The threads of control groups, followed by periodic scans: ftrace supports threads only.
+//! Periodic scans for the threads of control groups, since ftrace selects threads only.
 //!
-//! The kernel follows children of members by itself (`event-fork`). A thread that moves into a
-//! group is added at the next scan. A thread that has left is excluded once two scans have not
-//! found it: one that moves between groups may be missing in one scan. A member may start a thread
+//! The kernel follows children of members by itself (`event-fork`). A scan adds each thread that
+//! has moved into a group. A thread that has left is excluded after two scans have not found it: a
+//! thread that moves between groups may be missing in one scan. A member may start a thread
 //! directly in another group (clone3(2) with CLONE_INTO_CGROUP), or a thread may be moved there
-//! before a scan finds it. The kernel follows such threads, which are in no list of our groups: so
-//! every few scans its own list of threads is read ([`CgroupScan::find_outside_threads`]). The
-//! number of moves and the longest interval between scans are reported at the end: moves within an
-//! interval are not observed.
+//! before a scan finds it. The kernel follows such threads, which are in no list of our groups. So
+//! every few scans the kernel's own list of threads is read ([`CgroupScan::find_outside_threads`]).
+//! The end of recording reports the number of moves and the longest interval between scans: moves
+//! within an interval are not observed.
 
 use std::collections::HashSet;
 use std::io;
@@ -25,29 +25,29 @@ use crate::error::RecordError;
 use crate::kernel::error::kernel_io_error;
 use crate::window::processes::read_proc;
 
-/// Period between two scans of the groups.
+/// Period between two scans of the control groups.
 const PERIOD: Duration = Duration::from_millis(5);
-/// Number of scans until the kernel's own list of threads is read again.
+/// Number of scans between two reads of the kernel's own list of threads.
 const THREAD_LIST_SCANS: u32 = 4;
-/// Least pause until the next scan, as a multiple of a scan's duration.
+/// Shortest pause until the next scan, as a multiple of a scan's duration.
 const PAUSE_FACTOR: u32 = 20;
 /// PF_EXITING (include/linux/sched.h).
 const PF_EXITING: u64 = 4;
 
-/// Threads that were observed to enter and leave.
+/// Threads that scans observed to enter and leave the groups.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ThreadMoves {
-    /// Number of threads that entered without having been started by a member.
+    /// Number of threads that entered and were not started by a member.
     pub(super) came: u64,
-    /// Number of threads that left and were recorded further, since the kernel cannot exclude them.
+    /// Number of threads that left but stay recorded, since the kernel cannot exclude them.
     pub(super) kept: u64,
     /// Longest interval between two scans.
     pub(super) apart: Duration,
-    /// The reason why threads could not be followed, if that happened.
+    /// Reason why some threads could not be followed, if that happened.
     pub(super) failed: Option<String>,
 }
 
-/// The scanning thread, which ends when this is dropped.
+/// Handle of the scanning thread; dropping the handle ends the thread.
 #[derive(Debug)]
 pub(super) struct CgroupFollower {
     end: Sender<()>,
@@ -55,16 +55,16 @@ pub(super) struct CgroupFollower {
     moves: Arc<Mutex<ThreadMoves>>,
 }
 
-/// The state of the scanning thread.
+/// State of the scanning thread.
 struct CgroupScan {
     shared: Arc<SharedState>,
     folders: CgroupFolders,
-    /// Known members, and those among them that the latest scan did not find.
+    /// Known members; includes the members in `absent`, which the latest scan did not find.
     known: HashSet<u32>,
     absent: HashSet<u32>,
-    /// True if some thread was excluded.
+    /// True if some thread has been excluded.
     has_left_out: bool,
-    /// Number of scans until the kernel's own list of threads is read.
+    /// Number of scans until the kernel's own list of threads is read again.
     until_asked: u32,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn restrict_to_cgroups(
 }
 
 impl CgroupFollower {
-    /// Starts to scan.
+    /// Starts the scanning thread.
     pub(super) fn start(
         shared: &Arc<SharedState>,
         folders: CgroupFolders,
@@ -92,7 +92,7 @@ impl CgroupFollower {
         let until_asked = THREAD_LIST_SCANS;
         let mut scan =
             CgroupScan { shared, folders, known, absent, has_left_out: false, until_asked };
-        // Threads that entered before anything is recorded have missed no event.
+        // Threads that enter before recording begins have missed no event.
         let scanned = scan.scan(&mut ThreadMoves::default());
         scanned
             .map_err(|error| kernel_io_error("cannot record control groups by tracefs", error))?;
@@ -105,17 +105,17 @@ impl CgroupFollower {
         Ok(Self { end, thread, moves })
     }
 
-    /// Ends the thread; returns its observations.
+    /// Ends the scanning thread; returns the moves that it observed.
     pub(super) fn finish(self) -> ThreadMoves {
         drop(self.end);
-        // The thread has finished its work.
+        // The thread ends once its channel is closed.
         let _ = self.thread.join();
         self.moves.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl CgroupScan {
-    /// Scans until the handle of the thread is dropped.
+    /// Scans until the handle of the scanning thread is dropped.
     fn run(&mut self, ended: &Receiver<()>, noted: &Mutex<ThreadMoves>) {
         let mut moves = ThreadMoves::default();
         let (mut before, mut rest) = (Instant::now(), PERIOD);
@@ -125,8 +125,8 @@ impl CgroupScan {
             if let Err(error) = scanned {
                 moves.failed = Some(IoError::text(&error));
             }
-            // Threads that entered since the previous scan may not have been recorded until this
-            // one's end.
+            // Threads that entered since the previous scan may be recorded only from the end of
+            // this scan.
             let (now, took) = (Instant::now(), begun.elapsed());
             moves.apart = moves.apart.max(now - before);
             (before, rest) = (begun, PERIOD.max(took * PAUSE_FACTOR));
@@ -134,7 +134,7 @@ impl CgroupScan {
         }
     }
 
-    /// Adds threads that entered, and excludes those that left.
+    /// Adds threads that entered the groups, and excludes threads that left them.
     fn scan(&mut self, moves: &mut ThreadMoves) -> io::Result<()> {
         let (threads, read) = self.folders.threads();
         read?;
@@ -160,9 +160,10 @@ impl CgroupScan {
         taken.and_then(|()| self.find_outside_threads())
     }
 
-    /// Finds, every few scans, threads that the kernel follows since a member has started them, and
-    /// that are in none of our groups. They count as found by an earlier scan: so they are excluded
-    /// once two more scans have not found them, as one may have been started since this one.
+    /// Finds, every few scans, threads that a member started and the kernel follows, but that are
+    /// in none of our groups. These threads count as members from an earlier scan. So two more
+    /// scans must miss them before they are excluded: such a thread may have started since this
+    /// scan.
     fn find_outside_threads(&mut self) -> io::Result<()> {
         self.until_asked = self.until_asked.saturating_sub(1);
         if self.until_asked > 0 {
@@ -177,8 +178,8 @@ impl CgroupScan {
         Ok(())
     }
 
-    /// Adds those of the new threads that the kernel does not follow by itself, and those that it
-    /// excludes because they, or the threads that started them, were elsewhere.
+    /// Adds new threads that the kernel does not follow by itself. Also includes again the threads
+    /// that the kernel excludes, since they or their creators were outside the groups.
     fn add_entered_threads(
         &self,
         new: &[u32],
@@ -205,14 +206,14 @@ impl CgroupScan {
     }
 }
 
-/// Returns true if there is such a thread that is not about to end. An ending thread is in no
-/// group's list, and is to be recorded to its last switch.
+/// Returns true if the thread `tid` exists and is not exiting. An exiting thread is in no group's
+/// list, but must be recorded up to its last context switch.
 fn is_not_exiting(tid: u32) -> bool {
     let stat = read_proc(&format!("/proc/{tid}/stat")).unwrap_or_default();
     parse_task_flags(&stat).is_some_and(|flags| flags & PF_EXITING == 0)
 }
 
-/// Returns the field `flags` of /proc/PID/stat: the seventh after the name.
+/// Returns the field `flags` of /proc/PID/stat: the seventh field after the name.
 fn parse_task_flags(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(6)?.parse().ok()
 }

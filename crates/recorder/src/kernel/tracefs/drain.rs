@@ -1,4 +1,4 @@
-//! The pages of an instance read, by a thread of the recorder's ([`crate::kernel::drain_thread`]).
+//! Draining of the pages of a tracefs instance by a thread ([`crate::kernel::drain_thread`]).
 
 use std::io;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use crate::recording::changes;
 use crate::trace::layout::Trace;
 use crate::trace::progress_file::ProgressFile;
 
-/// Longest delay until a record is in the kernel's buffer, in ns.
+/// Longest delay between an event and its record in the kernel's buffer, in ns.
 const LATE_NS_MAX: u64 = 5_000_000;
 
-/// The thread's.
+/// State of the draining thread.
 #[derive(Debug)]
 pub(super) struct TracefsDrain {
     pub(super) shared: Arc<SharedState>,
     pub(super) output: PacketOutput,
-    /// Losses at the latest clear, for each of the instance's CPUs.
+    /// Losses until the latest clear, for each CPU of the instance.
     forgotten: Vec<BufferStats>,
-    /// Room for a page.
+    /// Buffer for one page.
     page: Vec<u8>,
-    /// Present while a reader follows.
+    /// Progress file, present while a reader follows the trace.
     live: Option<ProgressFile>,
 }
 
-/// A flight recorder's contents of a CPU at some moment.
+/// Contents of a flight recorder's buffer of one CPU at one moment.
 #[derive(Debug)]
 pub(super) struct CpuContents {
     pub(super) held: HeldPackets,
@@ -47,7 +47,7 @@ impl DrainSource for TracefsDrain {
         self.live.as_mut().map_or(Ok(()), |live| live.note(until_ns))
     }
 
-    /// Passes over all that is there.
+    /// Skips all records in the kernel's buffers.
     fn clear(&mut self) -> io::Result<()> {
         for (place, cpu) in self.shared.instance.cpus().iter().enumerate() {
             for _ in 0..self.shared.pages_max(self.page.len()) {
@@ -92,7 +92,7 @@ impl TracefsDrain {
 
     /// Moves buffered events to the trace; returns the time up to which they are complete.
     fn turn(&mut self, is_last: bool) -> io::Result<u64> {
-        // Packets that could not be written come before new ones.
+        // First write the packets that could not be written before, then new packets.
         (0..self.output.streams.len()).try_for_each(|place| self.output.flush_packet(place))?;
         let mut until_ts = monotonic_ns().saturating_sub(LATE_NS_MAX);
         for place in 0..self.output.streams.len() {
@@ -111,13 +111,13 @@ impl TracefsDrain {
 
     /// Replaces the filters for records from now on.
     pub(super) fn replace_filters(&mut self, converter: Arc<Converter>) {
-        // Leaves as few records as possible to the former filters, also in a flight recorder.
-        // Failed writes are retried.
+        // First process as many old records as possible with the former filters, also in a flight
+        // recorder. Failed writes are retried later.
         let _ = self.turn(false);
         self.output.replace_filters(converter);
     }
 
-    /// Reads a CPU's buffer; returns true if it is empty.
+    /// Reads a CPU's buffer into the output; returns true if the buffer is empty.
     fn read(&mut self, place: usize) -> io::Result<bool> {
         let Self { shared, output, page, .. } = self;
         let Some(cpu) = shared.instance.cpus().get(place) else { return Ok(true) };
@@ -132,7 +132,7 @@ impl TracefsDrain {
         Ok(false)
     }
 
-    /// Reads a CPU's losses from the kernel.
+    /// Reads a CPU's loss counts from the kernel.
     fn refresh_stats(&mut self, place: usize) {
         let Some(cpu) = self.shared.instance.cpus().get(place) else { return };
         if let Ok(stats) = cpu.stats() {
@@ -140,27 +140,27 @@ impl TracefsDrain {
         }
     }
 
-    /// Writes all that there is: it is stopped.
+    /// Writes all recorded events, once recording is stopped.
     pub(super) fn write_all(&mut self) -> io::Result<()> {
         self.turn(true)?;
         (0..self.output.streams.len()).try_for_each(|place| self.output.close_stream(place))
     }
 
-    /// Returns the contents of a flight recorder.
+    /// Returns the contents of a flight recorder for a snapshot.
     pub(super) fn begin_snapshot(&mut self) -> io::Result<Vec<CpuContents>> {
         let (contents, read) = self.take_over();
         read.map(|()| contents)
     }
 
-    /// Reads the kernel's contents of a flight recorder. Returns all packets that are held, and
-    /// whether the buffers were read completely.
+    /// Reads the kernel's contents of a flight recorder. Returns all held packets, and `Ok` if the
+    /// buffers were read completely.
     fn take_over(&mut self) -> (Vec<CpuContents>, io::Result<()>) {
         let places = 0..self.output.streams.len();
-        // Events were overwritten before those that are read.
+        // Read the counts first: events were overwritten before the events that are read next.
         places.clone().for_each(|place| self.refresh_stats(place));
         let read = self.turn(true).map(drop);
         if read.is_err() {
-            // Records that were read until then are held, too.
+            // Hold the records that were read before the error, too.
             let _ = self.output.process_until(u64::MAX);
             places.clone().for_each(|place| drop(self.output.flush_packet(place)));
         }
@@ -171,8 +171,9 @@ impl TracefsDrain {
         (places.map(contents).collect(), read)
     }
 
-    /// Ends the recording: writes the rest, including a flight recorder's if it is to be kept, and
-    /// counts events that cannot be written as lost. Nothing was recorded after `end_ts`.
+    /// Ends the recording, and writes the remaining events; a flight recorder's events only if
+    /// `keeps_flight_recorder`. Counts events that cannot be written as lost. Nothing was recorded
+    /// after `end_ts`.
     pub(super) fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> DrainResult<Counts> {
         self.live = None;
         let places = 0..self.output.streams.len();
@@ -201,14 +202,14 @@ impl TracefsDrain {
             // A disk without space for a packet may have some for empty ones.
             closed = self.close_at_end();
         }
-        // The mark of the trace needs some of the little space on a full disk.
+        // On a full disk, the little space is left for the trace's completion mark.
         if written.is_ok() && closed.is_ok() {
             self.output.extend_streams(end_ts);
         }
         DrainResult { counts: Counts::of(&self.output), written, closed }
     }
 
-    /// Returns the numbers so far, even if writing fails now.
+    /// Returns the counts so far, even if writing fails now.
     pub(super) fn counts(&mut self) -> Counts {
         if !self.shared.overwrite {
             let _ = self.turn(false);
@@ -227,8 +228,8 @@ impl TracefsDrain {
     }
 }
 
-/// Writes a flight recorder's contents, from that time on, to a trace. One stream may find no space
-/// where another one does.
+/// Writes a flight recorder's contents, from `since_ts` on, to a trace. If one stream finds no
+/// space, the others are still tried.
 pub(super) fn write_contents(
     output: &mut PacketOutput,
     contents: &[CpuContents],

@@ -1,9 +1,9 @@
-//! Kernel events by tracefs, on machines without BPF, in the same folder `kernel` with the same
-//! streams: docs/design/0012-kernel-tracefs.md.
+//! Kernel events by tracefs, on machines without BPF, in the folder `kernel` with the same streams
+//! as with BPF: docs/design/0012-kernel-tracefs.md.
 //!
-//! A thread reads the pages of an instance of ours ([`trackway_kernel::tracefs`]), makes packets of
-//! them, and counts the losses that the kernel reports ([`drain`], [`packets`]). As with BPF, work
-//! that needs root is done in [`PreparedTracefs::prepare`]: later the open files suffice.
+//! A thread reads the pages of our own tracefs instance ([`trackway_kernel::tracefs`]), writes them
+//! as packets, and counts the losses that the kernel reports ([`drain`], [`packets`]). Work that
+//! needs root is done in [`PreparedTracefs::prepare`]; later work uses the open files.
 
 mod cgroup_members;
 mod drain;
@@ -46,12 +46,12 @@ use crate::trace::folder::TraceFolder;
 use crate::trace::layout::{self, Trace};
 use crate::trace::metadata;
 
-/// Smallest buffer of a CPU: some pages.
+/// Smallest buffer of a CPU, in bytes: some pages.
 const CPU_BYTES_MIN: u64 = 16 << 10;
-/// Most bytes of all buffers, unless specified otherwise.
+/// Most bytes of all buffers together, unless the user specifies a size.
 const DEFAULT_BUFFERS_BYTES_MAX: u64 = 256 << 20;
 
-/// Kernel events, ready to be recorded.
+/// Prepared tracefs instance that records kernel events.
 #[derive(Debug)]
 pub(crate) struct PreparedTracefs {
     shared: Arc<SharedState>,
@@ -62,31 +62,31 @@ pub(crate) struct PreparedTracefs {
     folders: Option<CgroupFolders>,
 }
 
-/// An event that was selected, by number in the order in which they were.
+/// An event that was selected; its index is its position in the order of selection.
 #[derive(Debug)]
 struct SelectedEvent {
     name: EventName,
-    /// Its number in the trace, if its records can be turned.
+    /// Number of the event in the trace, if its records can be converted.
     number: Option<u16>,
-    /// True if it is recorded while it is on: it has the fields that filters use, and tracefs
-    /// provides it.
+    /// True if the event is recorded while it is on: it has the fields that filters use, and
+    /// tracefs provides it.
     can_be: bool,
     is_on: bool,
 }
 
-/// State that the recorder and its thread share.
+/// State that the recorder and its draining thread share.
 #[derive(Debug)]
 struct SharedState {
     instance: Instance,
     cpu_bytes: u64,
     overwrite: bool,
-    /// True if only a command is recorded, whose process starts the recording itself.
+    /// True if only a command is recorded: the command's process starts the recording itself.
     is_of_command: bool,
-    /// Nothing is recorded until it is started.
+    /// True if nothing is recorded until the session is started.
     is_stopped: bool,
 }
 
-/// Buffers that a thread drains.
+/// Active recording by tracefs, whose buffers a thread drains.
 #[derive(Debug)]
 pub(crate) struct TracefsRecording {
     shared: Arc<SharedState>,
@@ -94,38 +94,37 @@ pub(crate) struct TracefsRecording {
     filters: KernelFilters<Filter>,
     events: Vec<SelectedEvent>,
     thread: DrainThread<TracefsDrain>,
-    /// The follower of control groups, if they select the recorded threads.
+    /// Follower of control groups, if they select the recorded threads.
     follower: Option<CgroupFollower>,
     uuid: [u8; 16],
     realtime_offset_ns: i64,
     begin_ts: u64,
     is_stopped: bool,
-    /// Since when, CLOCK_MONOTONIC in ns; of no meaning while it is not.
+    /// Time of the stop, CLOCK_MONOTONIC in ns; valid only while recording is stopped.
     stopped_ts: u64,
-    /// True if former filters applied to the events.
+    /// True if filters that were replaced applied to earlier events.
     was_filtered: bool,
-    /// True if the contents of a flight recorder go into the trace at the end.
+    /// True if a flight recorder's contents go into the trace at the end.
     keeps_flight_recorder: bool,
 }
 
-/// A flight recorder's contents at some moment, to be written by
-/// [`TracefsRecording::write_snapshot`].
+/// Contents of a flight recorder at one moment, for [`TracefsRecording::write_snapshot`].
 #[derive(Debug)]
 pub(crate) struct TracefsContents {
     cpus: Vec<CpuContents>,
     since_ts: u64,
 }
 
-/// Returns the contexts of records.
+/// Returns the contexts of the records.
 ///
 /// # Errors
 ///
-/// If records of tracefs lack one.
+/// If tracefs records lack one of the contexts.
 fn resolve_contexts(
     request: &KernelRequest<'_>,
     instance: &Instance,
 ) -> Result<Vec<Context>, RecordError> {
-    // Packets have the CPU.
+    // The CPU is no context here, since packets have it.
     let is_there = |context: &Context| *context != Context::Cpu && instance.common.has(*context);
     let mut contexts = vec![Context::Tid];
     for wanted in request.contexts()? {
@@ -169,7 +168,7 @@ impl From<InstanceError> for RecordError {
 }
 
 impl PreparedTracefs {
-    /// Makes the buffers and enables the events; nothing is recorded yet.
+    /// Creates the buffers and enables the events; nothing is recorded yet.
     pub(crate) fn prepare(request: &KernelRequest<'_>) -> Result<Self, RecordError> {
         let KernelRequest { spec, shared_filters, .. } = *request;
         let (is_scoped, overwrite) = (!request.is_system_wide(), request.overwrites());
@@ -219,7 +218,7 @@ impl PreparedTracefs {
         Ok(Self { shared, converter, filters, events, folders })
     }
 
-    /// Returns the filters on its events.
+    /// Returns the filters on the recorded kernel events.
     pub(crate) const fn filters(&self) -> &AcceptedFilters {
         self.filters.accepted()
     }
@@ -229,7 +228,7 @@ impl PreparedTracefs {
         self.shared.cpu_bytes
     }
 
-    /// Returns the sizes that are possible, as text.
+    /// Returns the possible buffer sizes, as text.
     pub(crate) fn format_possible_sizes() -> String {
         format!(
             "{} or more; and no more than {} for all CPUs together, if none is asked for",
@@ -247,8 +246,8 @@ impl PreparedTracefs {
         );
     }
 
-    /// Starts writing recorded events to the trace at `root`, on the clock with this offset from
-    /// the time of day, in files of these sizes.
+    /// Starts writing recorded events to the trace at `root`, in files limited by `tracefiles`.
+    /// `realtime_offset_ns` is the offset of the trace's clock from the time of day.
     pub(crate) fn begin(
         self,
         root: &TraceFolder,
@@ -288,7 +287,7 @@ impl PreparedTracefs {
     }
 }
 
-/// Adds an event with its filters; `None`: it lacks their fields, and is not recorded.
+/// Adds an event; `filters` is `None` if it lacks fields of a filter, and so is not recorded.
 fn add_event(
     converter: &mut Converter,
     event: &Event,
@@ -303,7 +302,7 @@ fn add_event(
     }
 }
 
-/// Reports events that tracefs does not have, and fields of others that are empty.
+/// Reports events that tracefs does not have, and empty fields of other events.
 fn report_missing_data(left_out: &[String], empty: &[(String, String)], notices: &Notices) {
     if let [first, ..] = left_out {
         let count = Grouped(left_out.len() as u64);
@@ -324,7 +323,7 @@ fn report_missing_data(left_out: &[String], empty: &[(String, String)], notices:
     }
 }
 
-/// Adds all threads of these processes to the recording; their children are recorded, too.
+/// Adds all threads of these processes to the recording; their later children are recorded, too.
 fn add_process_threads(instance: &Instance, pids: &[u32]) -> Result<(), RecordError> {
     for &pid in pids {
         let (mut taken, mut known) = (Ok(()), HashSet::new());
@@ -340,7 +339,7 @@ fn add_process_threads(instance: &Instance, pids: &[u32]) -> Result<(), RecordEr
     Ok(())
 }
 
-/// Makes the kernel's folder in the trace at `root`, with all events in its metadata.
+/// Creates the kernel's folder in the trace at `root`, with all events in its metadata.
 fn make_trace(
     converter: &Converter,
     root: &TraceFolder,
@@ -359,7 +358,7 @@ fn make_trace(
     Ok(trace)
 }
 
-/// Returns remarks for the trace's `env`: the fields that are always empty.
+/// Returns the `env` entries of the trace, which name the backend and the fields without values.
 fn env_remarks(converter: &Converter) -> Vec<(&'static str, String)> {
     let mut remarks = vec![("trackway_kernel_via", "tracefs".to_owned())];
     remarks.extend(field_remarks(converter));
@@ -379,8 +378,8 @@ fn as_str_pairs(fields: &[(String, String)]) -> impl Iterator<Item = (&str, &str
 }
 
 impl TracefsRecording {
-    /// Returns the function that the command's process calls before exec, from where on it is
-    /// recorded.
+    /// Returns the hook that the traced command's process calls before exec. From the hook on, the
+    /// process is recorded.
     pub(crate) fn pre_exec_hook(&self) -> Option<PreExecHook> {
         let shared = Arc::clone(&self.shared);
         shared
@@ -409,7 +408,7 @@ impl TracefsRecording {
         Ok(())
     }
 
-    /// Stops, and writes recorded events to the trace, except a flight recorder's.
+    /// Stops recording, and writes recorded events to the trace, except those of a flight recorder.
     pub(crate) fn stop_and_write(&mut self) -> Result<(), RecordError> {
         self.stop()?;
         if self.shared.overwrite {
@@ -418,7 +417,7 @@ impl TracefsRecording {
         self.thread.run(TracefsDrain::write_all)?.map_err(unwritten_events_error)
     }
 
-    /// Discards recorded events and counts of losses, stopped in between.
+    /// Discards recorded events and counts of losses; recording is stopped during that.
     pub(crate) fn clear(&mut self) -> Result<(), RecordError> {
         let was_stopped = self.is_stopped;
         self.stop()?;
@@ -427,17 +426,17 @@ impl TracefsRecording {
         cleared.and(started)
     }
 
-    /// Writes events at once while a reader follows, or not any more.
+    /// Enables undelayed writing while a reader follows the trace, and disables it otherwise.
     pub(crate) fn set_followed(&self, is_followed: bool) {
         self.thread.set_followed(is_followed);
     }
 
-    /// Reports changes since the previous call.
+    /// Reports changes in the recording since the previous call.
     pub(crate) fn report_changes(&self, notices: &Notices) {
         self.thread.report_changes(notices);
     }
 
-    /// Returns the status; `None` if it cannot be determined.
+    /// Returns the status of the recording; `None` if it cannot be determined.
     pub(crate) fn status(&self, spec: KernelSpec) -> Option<KernelStatus> {
         let counts = self.thread.run(TracefsDrain::counts).ok()?;
         Some(KernelStatus {
@@ -453,17 +452,17 @@ impl TracefsRecording {
         })
     }
 
-    /// Returns the bytes of memory of its buffers.
+    /// Returns the memory of the buffers, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.shared.cpu_bytes.saturating_mul(crate::window::cpus::online_cpus().len() as u64)
     }
 
-    /// Excludes the contents of a flight recorder from the trace: snapshots have them.
+    /// Excludes the flight recorder's contents from the trace, since only snapshots contain them.
     pub(crate) fn drop_flight_recorder(&mut self) {
         self.keeps_flight_recorder = false;
     }
 
-    /// Returns the contents of a flight recorder; `None` if this is none.
+    /// Returns the contents of a flight recorder; `None` if the buffers are no flight recorder.
     pub(crate) fn begin_snapshot(
         &self,
         last_ns: Option<u64>,
@@ -498,7 +497,7 @@ impl TracefsRecording {
         Ok((counts.recorded, counts.bytes))
     }
 
-    /// Ends the recording, and writes the rest. The instance is removed then.
+    /// Ends the recording, and writes the remaining events. Then the instance is removed.
     pub(crate) fn finish(mut self) -> Summary {
         let stopped = self.stop().map_err(|error| error.to_string());
         let moves = self.follower.take().map(CgroupFollower::finish);
@@ -518,9 +517,8 @@ impl TracefsRecording {
     }
 }
 
-/// Reports what may be missing because control groups were scanned only periodically.
 impl SharedState {
-    /// Returns a number larger than that of the pages of a CPU's buffer.
+    /// Returns an upper bound for the number of pages in a CPU's buffer.
     const fn pages_max(&self, page_bytes: usize) -> u64 {
         2 + 2 * self.cpu_bytes / if page_bytes == 0 { 1 } else { page_bytes as u64 }
     }

@@ -1,7 +1,7 @@
-//! Kernel events switched on and off, and filtered anew, while others are recorded by tracefs.
+//! Switching and filtering of kernel events while others are recorded by tracefs.
 //!
-//! An event keeps its number in the trace, however often it is switched: off is only that the
-//! kernel writes no more of it. Records that it wrote before are turned all the same.
+//! An event keeps its number in the trace, however often it is switched. If it is off, the kernel
+//! just writes no more records of it; records from before are still converted.
 
 use std::io;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::kernel::filters::KernelFilters;
 use crate::kernel::{bpf, omitted_fields, selection, value_names};
 use crate::notices::Notices;
 
-/// Filters for all known events and for new ones.
+/// Compiled filters for all known events and for new events.
 struct EventFilters {
     filters: KernelFilters<Filter>,
-    /// By their numbers in [`TracefsRecording::events`], and beyond.
+    /// Events by their index in [`TracefsRecording::events`], then new events.
     events: Vec<Event>,
 }
 
-/// The former filters, to be restored.
+/// Former filters, kept so that they can be restored.
 struct SavedFilters {
     filters: KernelFilters<Filter>,
     converter: Arc<Converter>,
@@ -36,9 +36,9 @@ struct SavedFilters {
 }
 
 impl TracefsRecording {
-    /// Records the events that these patterns select, and no others. Returns the number of added
-    /// and of removed events. With `filters`, those alone apply from now on. On failure nothing has
-    /// changed. `meanwhile` is called every now and then.
+    /// Records only the events that `patterns` select. Returns the number of added and of removed
+    /// events. With `filters`, replaces all filters from now on. On failure nothing has changed.
+    /// Calls `meanwhile` repeatedly during the work.
     pub(crate) fn select(
         &mut self,
         patterns: &[String],
@@ -73,8 +73,7 @@ impl TracefsRecording {
         switched
     }
 
-    /// Enables these events in the kernel, and no others. Returns the number of added and of
-    /// removed events.
+    /// Enables only these events in the kernel. Returns the number of added and of removed events.
     fn enable_only(
         &mut self,
         events: &[Event],
@@ -105,7 +104,7 @@ impl TracefsRecording {
         Ok((more, fewer))
     }
 
-    /// Compiles these filters for all known events and for new ones.
+    /// Compiles these filters for all known events and for new events.
     fn compile_filters(
         &self,
         filters: &[FilterSpec],
@@ -164,11 +163,11 @@ impl TracefsRecording {
             known.can_be = can_be;
         }
         let event_filters = Arc::clone(&self.converter);
-        // A thread that has ended filters nothing any more.
+        // A thread that has ended filters no more records.
         let _ = self.thread.run(move |drainer| drainer.output.restore_filters(event_filters));
     }
 
-    /// Adds more events to the converter, the filters and the metadata before any occurs.
+    /// Adds more events to the converter, the filters and the metadata, before any of them occurs.
     fn add_events(&mut self, new: &[&Event], notices: &Notices) -> Result<(), RecordError> {
         let known = self.events.len();
         let as_staged = |event: &Event| plan_event(event, bpf::PAYLOAD_BYTES_MAX);
@@ -183,8 +182,8 @@ impl TracefsRecording {
         written.map_err(unwritten_events_error)
     }
 
-    /// Adds those of all events that lacked a former filter's fields, so that their records could
-    /// not be converted: no record passes until they have filters.
+    /// Adds the events whose records could not be converted, since they lacked a former filter's
+    /// fields. No record of them passes until they have filters.
     fn add_unconvertible_events(
         &mut self,
         all: &[Event],
@@ -209,8 +208,8 @@ impl TracefsRecording {
         written.map_err(unwritten_events_error)
     }
 
-    /// Installs a converter that knows more events than the previous one, and declares those.
-    /// Returns whether that could be written. They are known in any case.
+    /// Installs a converter with more events than the previous one, and declares the new events.
+    /// The inner result reports if the declarations were written; the events are known in any case.
     fn install_converter(
         &mut self,
         converter: Converter,

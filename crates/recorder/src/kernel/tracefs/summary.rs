@@ -1,4 +1,4 @@
-//! The summary of kernel events that were recorded by tracefs.
+//! Results of a recording of kernel events by tracefs.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use super::packets::{CpuStream, PacketOutput};
 use crate::common::numbers::{Counted, Grouped};
 use crate::notices::Notices;
 
-/// Numbers of events and bytes.
+/// Counts of events and bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     pub(super) recorded: u64,
@@ -16,10 +16,9 @@ pub(super) struct Counts {
     pub(super) deleted: u64,
     /// Damaged pages, and records of events that were not enabled.
     pub(super) damaged: u64,
-    /// Bytes of the trace.
+    /// Size of the trace, in bytes.
     pub(super) bytes: u64,
-    /// Bytes of memory for the contents of a flight recorder that were read from the kernel's
-    /// buffers.
+    /// Memory of a flight recorder's contents that were read from the kernel's buffers, in bytes.
     pub(super) memory_bytes: u64,
 }
 
@@ -39,18 +38,19 @@ impl Counts {
     }
 }
 
-/// The results of a recording by tracefs.
+/// Counts and losses of a recording by tracefs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Summary {
     pub(super) counts: Counts,
-    /// True if filters applied: the number of lost events that would have passed is unknown.
+    /// True if filters applied: how many lost events would have passed is unknown.
     pub(super) is_filtered: bool,
-    /// Why its trace is not whole, if it is not.
+    /// Reason why the trace is not complete, if it is not.
     pub(super) unwritten: Option<String>,
-    /// Threads that entered control groups, if those were recorded.
+    /// Moves of threads between control groups, if groups were recorded.
     pub(super) moves: Option<ThreadMoves>,
 }
 
+/// Reports events that may be missing because control groups were scanned only periodically.
 fn report_moves(moves: &ThreadMoves, notices: &Notices) {
     let apart_ms = Grouped(moves.apart.as_millis().max(1) as u64);
     notices.report(format_args!(
@@ -71,7 +71,7 @@ fn report_moves(moves: &ThreadMoves, notices: &Notices) {
 }
 
 impl Counts {
-    /// Returns the counts for the mark of the trace.
+    /// Returns the counts for the trace's completion mark.
     pub(super) fn as_summary(&self) -> crate::summary::Summary {
         crate::summary::Summary {
             recorded: self.recorded,
@@ -91,12 +91,12 @@ impl Summary {
         self.counts.as_summary()
     }
 
-    /// Returns true if all was written.
+    /// Returns true if all events were written.
     pub(crate) const fn is_whole(&self) -> bool {
         self.unwritten.is_none()
     }
 
-    /// Reports the results, with the folder unless another line has it.
+    /// Reports the results, with the trace's folder unless another line names the folder.
     pub(crate) fn report(&self, folder: Option<&Path>, notices: &Notices) {
         let Counts { lost, overwritten, damaged, .. } = self.counts;
         let counts = self.counts.as_summary();

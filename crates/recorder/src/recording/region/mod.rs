@@ -1,4 +1,4 @@
-//! Draining one region: from its ring to its stream, exactly once.
+//! Draining one region: copies each record from the ring to the stream exactly once.
 //!
 //! Longer than 600 lines: drained, lost and written records are one state, whose sums must agree.
 
@@ -17,16 +17,16 @@ use crate::trace::layout::Trace;
 use crate::trace::loss_history::Losses;
 use crate::trace::stream::{Packet, Stream, StreamId};
 
-/// Longest distance of a record's time into the future before it counts as damaged, in ns: clock
-/// lines of writers may be that much ahead.
+/// Longest distance of a record's time into the future, in ns; a later record counts as damaged.
+/// Writers' clock lines may be that much ahead.
 pub(crate) const FUTURE_NS_MAX: u64 = 1_000_000_000;
-/// Most attempts of a snapshot to copy a buffer whose writers overwrite it before any part is
-/// copied.
+/// Most attempts of a snapshot to copy a buffer that writers overwrite before any part is copied.
 const SNAPSHOT_TRIES_MAX: usize = 100;
 /// Smallest record, in bytes.
 pub(crate) const RECORD_BYTES_MIN: u64 = 4;
 
-/// A region, with the recorder's state for it. Progress is kept here, not believed from the window.
+/// A region and the recorder's state for it. The recorder keeps its progress here and does not
+/// trust the window.
 #[derive(Debug)]
 pub(crate) struct RegionDrain {
     pub(crate) region: RegionRef,
@@ -36,89 +36,89 @@ pub(crate) struct RegionDrain {
     pub(crate) backing: Backing,
     pub(crate) drained: Drained,
     pub(crate) stream: Option<Stream>,
-    /// Limits of the stream's files.
+    /// Limits of the stream's trace files.
     tracefiles: Tracefiles,
-    /// Its state at the latest poll; `None`: it was damaged.
+    /// State of the region at the latest poll; `None` if the region was damaged.
     pub(crate) snapshot: Option<Snapshot>,
     pub(crate) overwrite: bool,
     /// Records written to the stream.
     pub(crate) written: u64,
     /// Records that were overwritten before they could be written.
     pub(crate) overwritten: u64,
-    /// Sub-buffers that made no sense.
+    /// Number of damaged sub-buffers.
     pub(crate) damaged: u64,
-    /// True if it is left alone, because its control lines are damaged, or it is another session's.
+    /// True if the region is not drained: damaged, or of another session.
     pub(crate) given_up: bool,
-    /// Sub-buffers missing before the next packet.
+    /// Number of sub-buffers missing before the next packet.
     missing: u64,
     /// Owner word at the latest check for dead claimers.
     pub(crate) owner_seen: u64,
-    /// The buffer that is written instead of it, in a session of such.
+    /// Lockless buffer that replaces the region in a session with lockless buffers.
     pub(crate) lockless: Option<Lockless>,
-    /// Counts of records from before the latest clear, which its numbers exclude.
+    /// Record counts at the latest clear; the region's numbers exclude them.
     pub(crate) forgotten: ClearedCounts,
-    /// Losses that no control line counts, so far: the stream reports them as its own.
+    /// Number of losses that no control line counts; the stream includes them.
     pub(crate) lost_uncounted: u64,
-    /// Number of these losses that were committed, and will not be written.
+    /// Number of committed records in `lost_uncounted` that will not be written.
     unwritten: u64,
-    /// Losses over time, by the control line and in addition to it.
+    /// Losses over time: those in the control line, and `lost_uncounted`.
     losses: Losses<(u64, u64)>,
-    /// True if its progress is not published: for a snapshot, which is read beside the recording,
-    /// or for a recovery into another trace, which counts only once it is complete.
+    /// True if the progress is not published: for a snapshot, which does not affect the recording,
+    /// and for a recovery into another trace, which counts only when complete.
     is_unpublished: bool,
-    /// Packets that end before this time are passed over, ns.
+    /// Time before which ended packets are skipped, in ns.
     since_ts: u64,
-    /// True if the part to be copied last was overwritten before it was copied.
+    /// True if writers overwrote the latest part before it could be copied.
     is_overtaken: bool,
-    /// The size that would have prevented all losses.
+    /// Estimate of the buffer size that would have prevented all losses.
     shortage: Shortage,
-    /// Discarded records at the latest clear that no larger region would have kept.
+    /// Unavoidable losses up to the latest clear.
     forgotten_hopeless: UnavoidableLosses,
-    /// Its position at the latest clear.
+    /// Position of the region at the latest clear.
     forgotten_position: u64,
 }
 
-/// Records that a larger region would not have kept.
+/// Losses that a larger region would not have prevented.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct UnavoidableLosses {
-    /// All of them.
+    /// Number of records that a larger region would not have kept.
     pub(crate) events: u64,
-    /// Number of records of processes that have not mapped all memory of the window.
+    /// Number of records from processes that have not mapped the whole window.
     pub(crate) unmapped: u64,
 }
 
-/// Counts as they were when a session was cleared.
+/// Record counts at the time when a session was cleared.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ClearedCounts {
     pub(crate) events: u64,
     pub(crate) discarded: u64,
 }
 
-/// The state of a region after it is closed.
+/// Use of a region after its stream is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CloseKind {
-    /// Never.
+    /// No further record follows.
     ForGood,
-    /// The next record may be one of the sub-buffer that is open: its packet begins where the one
-    /// before ended.
+    /// The next record may belong to the open sub-buffer: its packet begins where the last packet
+    /// ended.
     ForNow,
 }
 
 /// Names of a channel's streams.
 #[derive(Debug)]
 pub(crate) struct StreamNames {
-    /// Their class in the metadata.
+    /// Class of the streams in the metadata.
     pub(crate) class: u32,
-    /// Prefix of their files' names.
+    /// Prefix of the stream files' names.
     pub(crate) files: String,
-    /// Streams of the class that are of other names, and count before these.
+    /// Number of streams of this class with other names, numbered before these streams.
     pub(crate) instances_before: u64,
 }
 
 impl StreamNames {
-    /// Returns the names of the streams of `channel` in this class. The class changes each time
-    /// that the channel gets other contexts or sizes. The first class is omitted from the names,
-    /// unless the channel's name ends like one with a class.
+    /// Returns the stream names of `channel` in this class. The class changes when the channel gets
+    /// other contexts or sizes. Names omit the first class, unless the channel's name ends like a
+    /// name with a class.
     pub(crate) fn new(channel: &str, class: u32) -> Self {
         let is_number = |end: &str| !end.is_empty() && end.bytes().all(|end| end.is_ascii_digit());
         let is_like_another = channel.rsplit_once('-').is_some_and(|(_, end)| is_number(end));
@@ -130,7 +130,7 @@ impl StreamNames {
     }
 }
 
-/// A region; its `Debug` shows no contents, which other processes write.
+/// A region; its `Debug` output omits the contents, which other processes write.
 #[derive(Clone, Copy)]
 pub(crate) struct RegionRef(pub(crate) Region<'static>);
 
@@ -140,17 +140,17 @@ impl core::fmt::Debug for RegionRef {
     }
 }
 
-/// Context of draining, in addition to the region.
+/// Inputs and options of a drain, in addition to the region.
 pub(crate) struct DrainContext<'a, M> {
     pub(crate) memory: &'a M,
     pub(crate) trace: &'a Trace,
     /// Time at which the session began, ns.
     pub(crate) begin_ts: u64,
-    /// Take sub-buffers that are still open, too.
+    /// True to drain open sub-buffers, too.
     pub(crate) partial: bool,
-    /// No writer is left: records that cannot be read now never can.
+    /// True if no writer is left, so that unreadable records stay unreadable.
     pub(crate) is_last: bool,
-    /// Room for a packet.
+    /// Temporary space for one packet.
     pub(crate) buffer: &'a mut Vec<u8>,
 }
 
@@ -201,21 +201,21 @@ impl RegionDrain {
         }
     }
 
-    /// Returns the same region for a snapshot: records from the recording's position on, and newer
-    /// than `since_ts` (ns).
+    /// Returns a view of the region for a snapshot: records from the current position on that are
+    /// newer than `since_ts` (ns).
     pub(crate) fn snapshot_view(&self, since_ts: u64) -> Self {
         let Self { region: RegionRef(region), cpu, way, overwrite, .. } = *self;
         let beside = Self::new(region, Arc::clone(&self.names), cpu, way, overwrite);
         let drained = Drained { file_bytes: 0, packets: 0, file: 0, ..self.drained };
         let (given_up, forgotten) = (self.given_up, self.forgotten);
         let lost_uncounted = self.lost_uncounted;
-        // So a sub-buffer's packet has the same number in all snapshots.
+        // A sub-buffer's packet thus has the same number in all snapshots.
         let missing = region.geometry.index_of(drained.position);
         let of_ours = Self { drained, given_up, forgotten, missing, lost_uncounted, ..beside };
         Self { is_unpublished: true, since_ts, ..of_ours }
     }
 
-    /// Cuts its stream into such files; also recorded for recovery.
+    /// Cuts the stream into files with these limits, and records the limits for recovery.
     pub(crate) fn cut_into_files(&mut self, tracefiles: Tracefiles) {
         let control = self.region.0.control;
         control.tracefile_bytes.store(tracefiles.size_bytes, Ordering::Relaxed);
@@ -223,7 +223,7 @@ impl RegionDrain {
         self.tracefiles = tracefiles;
     }
 
-    /// Reopens its stream at the progress of a dead recorder.
+    /// Reopens the region's stream at the progress of a dead recorder.
     pub(crate) fn reopen_stream(&mut self, trace: &Trace) -> io::Result<()> {
         let control = self.region.0.control;
         self.drained = control.drained();
@@ -240,34 +240,33 @@ impl RegionDrain {
         Ok(())
     }
 
-    /// Continues after the progress of a dead recorder, in a stream of a new trace. The progress in
-    /// the window stays that of the other trace's stream.
+    /// Continues at the progress of a dead recorder, in a stream of a new trace. The progress in
+    /// the window still describes the stream of the old trace.
     pub(crate) fn begin_new_trace(&mut self) {
         self.drained = self.region.0.control.drained();
         self.stream = None;
-        // Where the other one's stream cannot be continued, a new one can be begun.
+        // A new stream can begin even if the old stream cannot continue.
         (self.given_up, self.damaged) = (false, 0);
         self.is_unpublished = true;
     }
 
-    /// Leaves all records to the next recovery into another trace, if this one cannot be written.
+    /// Makes all records readable for the next recovery if the new trace could not be written.
     pub(crate) fn leave_to_recovery(&self) {
         if let Some(lockless) = self.lockless.as_ref().filter(|_| self.is_unpublished) {
             lockless.restore_taken();
         }
     }
 
-    /// Passes over all that is there, after writers were kept out, as if it had never been, and
-    /// lets go of the stream.
+    /// Discards all buffered records and closes the stream, after writers were excluded.
     pub(crate) fn discard_recorded(&mut self) {
         self.poll();
         self.shortage = Shortage::after_losses(self.discarded_for_space_ever());
         self.forgotten_hopeless = self.unavoidable_losses_ever();
         self.region.0.control.oversized_bytes.store(0, Ordering::Relaxed);
         if !self.given_up {
-            // Also in a region of an earlier claimer, in which others' losses are counted.
+            // This includes a region of an earlier claimer: it counts losses of other writers.
             self.forgotten.discarded = self.forgotten.discarded.saturating_add(self.discarded());
-            // For recovery.
+            // Recovery needs this count.
             let forgotten = &self.region.0.control.forgotten;
             forgotten.store(self.forgotten.discarded, Ordering::Relaxed);
         }
@@ -298,13 +297,12 @@ impl RegionDrain {
         seen.map_or(self.written, |events| events.saturating_sub(self.forgotten.events))
     }
 
-    /// Returns true if it is a ring with all of its memory, which writers go round without the
-    /// recorder.
+    /// Returns true if the ring has all of its memory, so that writers do not need the recorder.
     pub(crate) fn is_whole(&self) -> bool {
         self.lockless.is_some() || self.backing.limit() == u64::MAX
     }
 
-    /// Returns the used part of its memory, in 1/256.
+    /// Returns the used share of the region's memory, in 1/256.
     pub(crate) fn fill(&self) -> u64 {
         match (&self.lockless, self.snapshot) {
             (Some(lockless), _) => lockless.fill(),
@@ -313,14 +311,14 @@ impl RegionDrain {
         }
     }
 
-    /// Returns true if it is not part of the session: a claimer of an earlier one still has it.
-    /// Losses are counted in it, and no packet is written.
+    /// Returns true if a claimer of an earlier session still holds the region. Such a region counts
+    /// losses, but gets no packets.
     pub(crate) fn is_foreign(&self) -> bool {
         self.drained.position == NOT_OF_SESSION
     }
 
-    /// Adds a region to the session after all, if its earlier claimer has released it. Returns true
-    /// if it has. No writer used it so far, since its limit is zero.
+    /// Adds the region to the session if its earlier claimer has released it. Returns true if it
+    /// was added. No writer has used the region, because its limit is zero.
     pub(crate) fn adopt(&mut self, claimer: u64) -> bool {
         let Some(claim) = Claim::take(self.region.0, claimer) else { return false };
         reset_region(self.region.0);
@@ -330,7 +328,7 @@ impl RegionDrain {
         true
     }
 
-    /// Returns the name of its stream's file, as LTTng names it: channel and CPU.
+    /// Returns the name of the region's stream file, in LTTng's form: channel and CPU.
     pub(crate) fn name(&self) -> String {
         let Self { cpu, names, .. } = self;
         match self.way {
@@ -345,7 +343,7 @@ impl RegionDrain {
         StreamId { uuid, class: self.names.class, instance, cpu: self.cpu }
     }
 
-    /// Copies the region's state. A head that no writer can have reached ends the region, for us.
+    /// Copies the region's state. Gives the region up if no writer can have reached its head.
     pub(crate) fn poll(&mut self) {
         self.snapshot = None;
         if self.given_up || self.is_foreign() {
@@ -372,7 +370,7 @@ impl RegionDrain {
             && (self.overwrite || snapshot.head - self.drained.position <= 2 * ring_bytes)
     }
 
-    /// Moves complete sub-buffers (or all, if partial) from the ring to the stream.
+    /// Moves complete sub-buffers, or all if `partial` is set, from the ring to the stream.
     pub(crate) fn drain<M: Memory>(&mut self, with: &mut DrainContext<'_, M>) -> io::Result<()> {
         if self.lockless.is_some() {
             return self.drain_lockless(with);
@@ -401,8 +399,8 @@ impl RegionDrain {
         drained
     }
 
-    /// Returns the size that would have prevented all losses, in bytes; `None` if there was none,
-    /// or it is lockless.
+    /// Returns the buffer size that would have prevented all losses, in bytes; `None` without
+    /// losses, or for a lockless buffer.
     pub(crate) const fn needed_bytes(&self) -> Option<u64> {
         self.shortage.needed_bytes()
     }
@@ -416,7 +414,7 @@ impl RegionDrain {
         if self.overwrite {
             self.skip_overwritten(region.oldest_index(snapshot.head));
         }
-        // Twice a ring is more than there can be; skipping overwritten ones counts, too.
+        // Each step takes or skips a sub-buffer, and two rings are more than one drain can meet.
         for _ in 0..2 * region.geometry.sub_count() + 2 {
             let found = region.next_piece(with.memory, &self.drained, snapshot, with.partial);
             let taken = match found {
@@ -437,7 +435,7 @@ impl RegionDrain {
                     let next = (index + 1) << region.geometry.sub_shift();
                     self.drained.position = next.min(snapshot.head);
                     if next > snapshot.head {
-                        // Later records of the open sub-buffer count their time from here.
+                        // Times of later records in the open sub-buffer are relative to this time.
                         self.drained.last_ts = snapshot.last_ts.unwrap_or(self.drained.last_ts);
                         self.drained.events = snapshot.events.unwrap_or(self.drained.events);
                     }
@@ -448,7 +446,7 @@ impl RegionDrain {
         Ok(())
     }
 
-    /// Returns true if no part could be copied for the snapshot, because writers overwrote it.
+    /// Returns true if the snapshot has no part of this region, because writers overwrote it.
     pub(crate) fn is_missed(&self) -> bool {
         self.is_unpublished && self.is_overtaken && self.written == 0
     }
@@ -482,7 +480,7 @@ impl RegionDrain {
             return Ok(Err(Damage::Header(index)));
         }
         if piece.end_ts < self.since_ts {
-            // It is as if it had been overwritten, but nothing is missed.
+            // The piece counts as overwritten, but the snapshot does not miss it.
             self.is_overtaken = false;
             self.missing += u64::from(region.geometry.index_of(piece.resume) > index);
             self.resume_after(piece);
@@ -517,10 +515,10 @@ impl RegionDrain {
         Ok(Ok(()))
     }
 
-    /// Returns the number of records lost before the last record of `piece`, as far as is known.
+    /// Returns the number of records known to be lost before the last record of `piece`.
     fn lost_before_end_of(&mut self, piece: &Piece) -> u64 {
         let (discarded, besides) = if self.overwrite {
-            // It always has space; and it is read at one moment, often without a packet after.
+            // A flight recorder always has space; a snapshot reads it only once.
             (piece.discarded, self.lost_uncounted)
         } else {
             let (discarded, besides) = self.losses.until(piece.end_ts);
@@ -546,7 +544,7 @@ impl RegionDrain {
         self.stream.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Publishes the progress, for recovery.
+    /// Publishes the drain progress for recovery.
     pub(crate) fn publish(&mut self) {
         if self.is_unpublished {
             return;
@@ -559,7 +557,7 @@ impl RegionDrain {
 
     /// Returns the number of records discarded so far.
     pub(crate) fn discarded(&self) -> u64 {
-        // In a lockless buffer, records that were too large for any buffer.
+        // For a lockless buffer, this counter has the records that were too large for any buffer.
         let discarded = self.region.0.control.discarded.load(Ordering::Relaxed);
         discarded
             .saturating_add(self.lockless.as_ref().map_or(0, Lockless::lost))
@@ -582,7 +580,7 @@ impl RegionDrain {
         }
     }
 
-    /// Returns the number of records discarded so far that a larger region would not have kept.
+    /// Returns the unavoidable losses since the latest clear.
     pub(crate) fn unavoidable_losses(&self) -> UnavoidableLosses {
         let (ever, before) = (self.unavoidable_losses_ever(), self.forgotten_hopeless);
         UnavoidableLosses {
@@ -600,14 +598,14 @@ impl RegionDrain {
         lost.saturating_sub(self.unavoidable_losses().events)
     }
 
-    /// Returns the largest record that no sub-buffer can hold, in bytes; `None`: there was none.
+    /// Returns the size of the largest record too large for any sub-buffer, in bytes, if any.
     pub(crate) fn oversized_bytes(&self) -> Option<u64> {
         let bytes = self.region.0.control.oversized_bytes.load(Ordering::Relaxed);
         (bytes > 0).then_some(bytes)
     }
 
-    /// Counts committed records that are not in the stream as lost: no recovery will read them.
-    /// Returns their number.
+    /// Counts committed records that are not in the stream as lost, because no recovery will read
+    /// them. Returns the number of such records.
     pub(crate) fn count_unwritten_as_lost(&mut self) -> u64 {
         let gone = self.written.saturating_add(self.overwritten);
         let rest = self.committed().saturating_sub(gone);
@@ -617,16 +615,16 @@ impl RegionDrain {
         self.unwritten
     }
 
-    /// Removes the last packet of its stream, which frees space; the caller counts its records as
-    /// lost. Returns true if it had one.
+    /// Removes the last packet of the stream, which frees disk space. The caller counts its records
+    /// as lost. Returns true if the stream had a packet.
     pub(crate) fn drop_last_packet(&mut self) -> bool {
         let events = self.stream.as_mut().and_then(Stream::cut_last_packet);
         self.written = self.written.saturating_sub(events.unwrap_or(0));
         events.is_some()
     }
 
-    /// Extends its stream, if it has one, until then ([`Stream::extend`]). For a region that was
-    /// given up, later losses are unknown.
+    /// Extends the stream, if any, to time `end_ts` ([`Stream::extend`]). Skips a region that was
+    /// given up: its later losses are unknown.
     pub(crate) fn extend(&mut self, end_ts: u64) {
         if let Some(stream) = self.stream.as_mut().filter(|_| !self.given_up) {
             stream.extend(end_ts);
@@ -634,7 +632,7 @@ impl RegionDrain {
         }
     }
 
-    /// Adds an empty packet if records were lost after the last one.
+    /// Adds an empty packet to the stream if records were lost after its last packet.
     pub(crate) fn close_stream(
         &mut self,
         trace: &Trace,

@@ -1,4 +1,4 @@
-//! A region in plain memory, written as programs write theirs, and the resulting stream.
+//! Tests that write records to a region in plain memory, like programs, and check the stream.
 
 use std::cell::{Cell, RefCell};
 
@@ -12,14 +12,14 @@ use super::*;
 
 const SUB_SHIFT: u32 = 12;
 const PAGE_BYTES: u64 = 4096;
-/// Bytes of a record's fields.
+/// Size of a record's payload, in bytes.
 const BODY_BYTES: usize = 1000;
 
-/// A region of four sub-buffers, its memory, and where its stream goes.
+/// A region of four sub-buffers, with its memory and the folder of its stream.
 struct TestRegion {
     region: Region<'static>,
     bytes: RefCell<Vec<u8>>,
-    /// Records that are written during each read: how many, and how often.
+    /// Records written during each read: their number, and the number of reads.
     interfering: Cell<(u64, u64)>,
     folder: TemporaryFolder,
     trace: Trace,
@@ -40,10 +40,10 @@ impl Memory for TestRegion {
 }
 
 impl TestRegion {
-    /// Makes a region whose writers may fill it once, or go round without end.
+    /// Makes a region that writers fill once, or overwrite endlessly if `overwrite` is set.
     fn new(overwrite: bool) -> Self {
         let geometry = Geometry::new(SUB_SHIFT, 2).expect("sizes");
-        // Of static lifetime, as windows are.
+        // The control line has static lifetime, like a window.
         let control: &'static Control = Box::leak(Box::default());
         let table = (1..=geometry.sub_count() as u32).map(Into::into).collect::<Vec<_>>().leak();
         let region = Region { control, table, geometry };
@@ -69,7 +69,7 @@ impl TestRegion {
         RegionDrain::new(self.region, names, 0, WriterPath::Sequence, overwrite)
     }
 
-    /// Writes a record at time `now`, or counts it if there is no space.
+    /// Writes a record at time `now`, or counts it as lost if there is no space.
     fn record(&self, now: u64) -> bool {
         for _ in 0..2 {
             match self.region.plan_record(self.region.expected(), now, 0, BODY_BYTES) {
@@ -99,11 +99,11 @@ impl TestRegion {
         let slot = &control.slots[(plan.next & 1) as usize];
         slot.last_ts.store(plan.timestamp, Ordering::Relaxed);
         slot.events.store(plan.events, Ordering::Relaxed);
-        // ORDERING: as a claimer's; there is one thread.
+        // ORDERING: like a claimer's store; the test has one thread.
         control.commit.store(plan.next, Ordering::Release);
     }
 
-    /// Drains it as the recorder does, which lets writers go on in the drained part.
+    /// Drains the region like the recorder, so that writers can reuse the drained part.
     fn drain(&self, work: &mut RegionDrain, partial: bool) {
         work.poll();
         let drained = work.drain(&mut DrainContext {
@@ -122,7 +122,7 @@ impl TestRegion {
         }
     }
 
-    /// Returns the end of each packet and the losses until then, in the order of the stream.
+    /// Returns the end time of each packet and the losses up to it, in stream order.
     fn packets(&self) -> Vec<(u64, u64)> {
         let index = self.folder.join("kernel/index/channel_0.idx");
         let index = std::fs::read(index).expect("an index");
@@ -141,7 +141,7 @@ fn what_is_recorded_after_a_stop_is_kept_whatever_was_lost_before_it() {
     let mut work = ground.work();
     assert!(ground.record(monotonic_ns()));
     ground.drain(&mut work, true);
-    // Events of a program that the kernel passed over: they reach no region.
+    // The kernel skipped some events of the program; no region counts them.
     work.lost_uncounted = 3;
     work.close_stream(&ground.trace, ground.begin_ts, CloseKind::ForNow).expect("a disk with room");
     assert_eq!(ground.packets().last().map(|packet| packet.1), Some(3), "it is told at once");
@@ -161,7 +161,7 @@ fn what_found_no_room_is_told_behind_the_last_record_before_it() {
     while ground.record(monotonic_ns()) {}
     let last_ts = work.region.0.snapshot().expect("a snapshot").last_ts.expect("a time");
     assert!(!ground.record(monotonic_ns()));
-    // Open sub-buffers too, and again: new losses are later than all of them.
+    // Draining again, also open sub-buffers, reports no loss: all losses are newer.
     for _ in 0..3 {
         ground.drain(&mut work, true);
     }
@@ -182,7 +182,7 @@ fn what_no_region_counts_is_told_by_the_first_packet_that_ends_later() {
     assert!(ground.record(monotonic_ns()));
     work.lost_uncounted = 5;
     ground.drain(&mut work, true);
-    // It is not known whether that was before the record, so it was later.
+    // The time of the loss is unknown, so it counts as later than the record.
     assert_eq!(ground.packets().last().map(|packet| packet.1), Some(0));
     for lost in [6, 7, 8] {
         work.lost_uncounted = lost;
@@ -209,7 +209,7 @@ fn a_snapshot_that_writers_overtake_is_begun_anew_and_says_if_it_has_nothing() {
         ground.drain(&mut work, true);
         (work.written, work.is_missed(), work.damaged)
     };
-    // A ring holds fewer records.
+    // The ring holds fewer than 20 records.
     let (written, is_missed, damaged) = snapshot((20, 30));
     assert!(written > 0 && !is_missed && damaged == 0, "{written} {is_missed} {damaged}");
     assert_eq!(snapshot((20, u64::MAX)), (0, true, 0));

@@ -1,4 +1,4 @@
-//! Channels of a session, changed in all of its windows, and for windows that come.
+//! Changes of a session's channels in all of its windows, and for later windows.
 
 use trackway_session::FilterSpec;
 use trackway_session::protocol::Refusal;
@@ -39,7 +39,7 @@ impl SessionWindows {
         Ok(())
     }
 
-    /// Makes a channel in the place of the one of class `old`.
+    /// Creates a channel that replaces the channel of class `old`.
     pub(crate) fn replace_channel(
         &mut self,
         old: u32,
@@ -51,7 +51,7 @@ impl SessionWindows {
             window.replace_channel(old, settings, class)
         });
         if let Err(error) = replaced {
-            // The old one goes on by its own name.
+            // The old channel continues with its own class.
             for window in &mut self.windows {
                 window.stuck.remove(&class);
             }
@@ -67,7 +67,7 @@ impl SessionWindows {
         self.apply_to_each(FailurePolicy::AllOk, notices, &mut |window| window.end_channel(class))
     }
 
-    /// Changes a channel in place: in each window, and for those that come.
+    /// Changes a channel in place, in each window and for later windows.
     fn change_channel(
         &mut self,
         class: u32,
@@ -78,7 +78,7 @@ impl SessionWindows {
         let is_own = self.is_own();
         self.apply_to_each(FailurePolicy::AnyOk, notices, &mut |window| {
             let class = window.class(class);
-            // A window that had no space for the channel goes on without.
+            // A window that had no space for the channel goes on without it.
             match is_own || window.recording.has_channel(class) {
                 true => what(&mut window.recording, class),
                 false => Ok(()),
@@ -89,7 +89,7 @@ impl SessionWindows {
         Ok(())
     }
 
-    /// Records these events in a channel.
+    /// Replaces the event rules of a channel.
     pub(crate) fn set_rules(
         &mut self,
         class: u32,
@@ -100,8 +100,8 @@ impl SessionWindows {
         self.change_channel(class, notices, &remember, &mut |it, class| it.set_rules(class, rules))
     }
 
-    /// Checks filters that a channel does not have yet, as far as events are known: in the
-    /// session's own user's window, since other users' programs are not known here.
+    /// Checks filters that a channel does not have yet against the known events of the session's
+    /// own user. Other users' events are not known here.
     fn check_new_filters(
         &self,
         class: u32,
@@ -125,7 +125,7 @@ impl SessionWindows {
         Ok(())
     }
 
-    /// Records those of a channel's events for which these filters are true.
+    /// Replaces the filters of a channel.
     pub(crate) fn set_filters(
         &mut self,
         class: u32,
@@ -139,7 +139,7 @@ impl SessionWindows {
         })
     }
 
-    /// Records these processes in a channel.
+    /// Replaces the process rules of a channel.
     pub(crate) fn set_processes(
         &mut self,
         class: u32,
@@ -152,7 +152,7 @@ impl SessionWindows {
         })
     }
 
-    /// Sets the longest wait for space of programs that allow blocking, in a channel, in ns.
+    /// Sets how long programs that allow blocking wait for space in a channel, in ns.
     pub(crate) fn set_blocking(
         &mut self,
         class: u32,

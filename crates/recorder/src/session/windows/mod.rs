@@ -1,11 +1,11 @@
-//! A session in the windows of all its users.
+//! One session in the windows of all its users.
 //!
-//! A session usually has one window: its user's. Root's may have one for each of several users,
-//! added as those users' windows appear. The effects of the session's decisions ([`machine`]) are
-//! applied in all of them, one after the other. Each has a trace of its own, below the folder of
-//! the session's.
+//! A session usually has one window, that of its user. A session of root may have windows of
+//! several users, added as those windows appear. The effects of the session's state machine
+//! ([`machine`]) are applied to all windows, one after the other. Each window has its own trace, in
+//! a folder below the session's folder.
 //!
-//! Main invariant: a window that cannot go on is reported and dropped, without effect on the
+//! Main invariant: a window that cannot continue is reported and dropped, without effect on the
 //! others. The state for a later window comes from [`SessionWindows`], never from a window's
 //! contents.
 //!
@@ -46,23 +46,23 @@ use crate::window::settings::{ChannelSettings, SessionSettings};
 
 /// Time until the next poll if no window needs it sooner, in ns.
 const IDLE_PERIOD_NS: u64 = 500_000_000;
-/// Least time until the next poll while windows wait to be opened, in ns.
+/// Shortest time until the next poll while windows wait to be opened, in ns.
 const PERIOD_MIN_NS: u64 = 100_000;
 /// Period between two checks for removed windows, in ns.
 const REMOVED_PERIOD_NS: u64 = 2_000_000_000;
 
-/// A session in all the windows that it records.
+/// One session in all the windows that it records.
 #[derive(Debug)]
 pub(crate) struct SessionWindows {
     finder: WindowFinder,
     session: SessionSettings,
-    /// The folder of its trace.
+    /// Folder of the session's trace.
     root: Arc<TraceFolder>,
     run: RunFolder,
-    /// CLOCK_REALTIME − CLOCK_MONOTONIC, in ns: the same in the traces of all windows, however late
-    /// they are added, so that their times compare.
+    /// CLOCK_REALTIME − CLOCK_MONOTONIC, in ns. The traces of all windows use this value, even if a
+    /// window is added late, so that their times are comparable.
     realtime_offset_ns: i64,
-    /// The channels as they are now, with the classes of their streams.
+    /// Present channels, with the classes of their streams.
     channels: Vec<(ChannelSettings, u32)>,
     windows: Vec<SessionWindow>,
     /// Results of windows that ended before the session.
@@ -72,16 +72,16 @@ pub(crate) struct SessionWindows {
     watches_crashes: bool,
     snapshot_quota: SnapshotQuota,
     removed_due_ns: u64,
-    /// The removed window that is checked next.
+    /// Index of the removed window that is checked next.
     next_removed: usize,
 }
 
-/// The treatment of a request that succeeds in some windows and fails in others.
+/// Treatment of a request that succeeds in some windows and fails in others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FailurePolicy {
-    /// It is done if any could: the others go on without.
+    /// The request succeeds if it succeeds in any window; the others go on without the change.
     AnyOk,
-    /// It fails if it fails in one window, except in those that are dropped.
+    /// The request fails if it fails in any window, except in dropped windows.
     AllOk,
 }
 
@@ -89,8 +89,8 @@ enum FailurePolicy {
 pub(crate) type AcceptsFilter<'a> = &'a dyn Fn(&FilterSpec) -> bool;
 
 impl SessionWindows {
-    /// Begins a session with these channels; admits writers unless they are paused. Filters that
-    /// `is_taken` accepts need not fit user events: they fit kernel events.
+    /// Begins a session with these channels; admits writers unless the channels are paused. Filters
+    /// that `is_taken` accepts need not match user events: they apply to kernel events.
     pub(crate) fn begin(
         scope: Scope,
         (session, root): (SessionSettings, Arc<TraceFolder>),
@@ -120,7 +120,7 @@ impl SessionWindows {
             }
         }
         windows.find_windows(notices);
-        // A turn takes some only.
+        // One call examines only some windows.
         while windows.finder.is_waiting() {
             windows.find_windows(notices);
         }
@@ -130,7 +130,7 @@ impl SessionWindows {
         }
     }
 
-    /// Begins a session of the calling user alone, in this window.
+    /// Begins a session of the calling user only, in this window.
     pub(crate) fn begin_own(
         handle: WindowHandle,
         session: (SessionSettings, Arc<TraceFolder>),
@@ -144,7 +144,7 @@ impl SessionWindows {
         Ok(windows)
     }
 
-    /// Begins a session that records nothing of programs.
+    /// Begins a session that records no user events.
     pub(crate) fn begin_without_users(
         session: (SessionSettings, Arc<TraceFolder>),
     ) -> Result<Self, RecordError> {
@@ -174,19 +174,19 @@ impl SessionWindows {
         })
     }
 
-    /// Writes the contents of flight recorders to the trace at their end, instead of dropping them,
-    /// in the present windows.
+    /// For the present windows, writes flight recorders' contents to the trace at the end, instead
+    /// of dropping them.
     pub(crate) fn keep_flight_recorders(&mut self) {
         self.windows.iter_mut().for_each(|window| window.recording.drops_flight_recorders = false);
     }
 
-    /// Returns the recording in the window of its own user, if it is a session of that user alone.
+    /// Returns the recording in the own user's window, if the session records that user only.
     pub(crate) fn own_recording(&self) -> Option<&Recording> {
         self.windows.first().filter(|_| self.is_own()).map(|window| &window.recording)
     }
 
-    /// Returns CLOCK_REALTIME − CLOCK_MONOTONIC in the trace of its own user, in ns: other
-    /// recordings into that trace use the same clock.
+    /// Returns CLOCK_REALTIME − CLOCK_MONOTONIC in the trace of the session's own user, in ns.
+    /// Other recordings into that trace use the same clock.
     pub(crate) fn realtime_offset_ns(&self) -> i64 {
         let own = self.own_recording().and_then(|recording| recording.channels.first());
         own.map_or(self.realtime_offset_ns, |channel| {
@@ -194,12 +194,12 @@ impl SessionWindows {
         })
     }
 
-    /// Returns true if it is a session of its own user alone.
+    /// Returns true if the session records its own user only.
     fn is_own(&self) -> bool {
         *self.finder.scope() == Scope::Own
     }
 
-    /// Returns true if it records no user events.
+    /// Returns true if the session records no user events.
     pub(crate) fn has_no_users(&self) -> bool {
         *self.finder.scope() == Scope::NoUser
     }
@@ -228,7 +228,7 @@ impl SessionWindows {
         });
     }
 
-    /// Begins to record a window.
+    /// Begins to record user events in a window.
     fn record_window(&mut self, handle: WindowHandle) -> Result<(), RecordError> {
         let (uid, file) = (handle.uid(), handle.file());
         let number = self.numbers.get(&uid).copied().unwrap_or_default() + 1;
@@ -236,7 +236,7 @@ impl SessionWindows {
         let uuid = crate::random::random_uuid()?;
         let origin = Origin { uuid, folder, root: self.session.path.clone() };
         let kept = OriginFile::new(&self.run, origin)?;
-        // Neither its name nor its place is the window's user's business.
+        // The window's user must not learn the session's name and path.
         let session = SessionSettings { name: String::new(), token: None, uuid, path: "".into() };
         let place = self.trace_location(folder, Some(self.realtime_offset_ns));
         handle.limit_lock_wait();
@@ -255,14 +255,14 @@ impl SessionWindows {
         }
     }
 
-    /// Reports the earlier recordings that were given up for this one.
+    /// Reports earlier recordings that were given up to make space for this session.
     pub(crate) fn report_given_up(&self, notices: &Notices) {
         self.windows.iter().for_each(|window| {
             crate::window::given_up::report_given_up(&window.recording.handle, notices)
         });
     }
 
-    /// Records windows that have appeared, and ends the recordings in those that were removed.
+    /// Records windows that have appeared, and ends the recordings in removed windows.
     pub(crate) fn find_windows(&mut self, notices: &Notices) {
         if self.is_own() {
             return self.report_removed_own_window(notices);
@@ -285,8 +285,8 @@ impl SessionWindows {
         }
     }
 
-    /// Reports, once, that the window of the session's own user was removed. New programs make
-    /// another one, and nothing else would show that they are not recorded.
+    /// Reports, once, that the window of the session's own user was removed. New programs create
+    /// another window, and nothing else would show that they are not recorded.
     fn report_removed_own_window(&mut self, notices: &Notices) {
         let now = monotonic_ns();
         let Some(window) = self.windows.first().filter(|_| now >= self.removed_due_ns) else {
@@ -306,16 +306,16 @@ impl SessionWindows {
         ));
     }
 
-    /// Ends the recording in a window that was removed and whose processes have ended, if there is
-    /// one: no process finds it any more.
+    /// Ends the recording in one removed window whose processes have ended, if there is one: no
+    /// process can find that window any more.
     fn end_removed_window(&mut self, notices: &Notices) {
         let is_removed = |place: &usize| {
             let file = self.windows[*place].recording.handle.allocator.file();
             file.status().is_ok_and(|status| status.links == 0)
         };
         let removed: Vec<usize> = (0..self.windows.len()).filter(is_removed).collect();
-        // One in a turn: searching all processes that are named in a window takes some time, and a
-        // user may name any in the own window.
+        // Check one window per call: searching all processes that a window names takes time, and a
+        // user may name any process.
         self.next_removed = self.next_removed.wrapping_add(1);
         let Some(&place) = removed.get(self.next_removed % removed.len().max(1)) else { return };
         if self.windows[place].recording.handle.window().sweep_processes() > 0 {
@@ -331,7 +331,7 @@ impl SessionWindows {
         self.keep_alive();
     }
 
-    /// Applies a change in each window; drops windows that are lost by it.
+    /// Applies a change in each window; drops windows that the change loses.
     fn apply_to_each(
         &mut self,
         policy: FailurePolicy,
@@ -366,7 +366,7 @@ impl SessionWindows {
         }
     }
 
-    /// Drops windows that cannot go on, by their indices in order.
+    /// Drops windows that cannot continue, given by their indices in ascending order.
     fn drop_windows(&mut self, lost: Vec<(usize, RecordError)>, notices: &Notices) {
         for (place, error) in lost.into_iter().rev() {
             let window = self.windows.remove(place);
@@ -381,19 +381,19 @@ impl SessionWindows {
         self.channels.iter_mut().for_each(|(settings, _)| settings.paused = is_paused);
     }
 
-    /// Admits writers.
+    /// Admits writers in all windows.
     pub(crate) fn start(&mut self) {
         self.set_paused(false);
         self.windows.iter_mut().for_each(|window| window.recording.start());
     }
 
-    /// Keeps writers out.
+    /// Stops writers in all windows.
     pub(crate) fn stop(&mut self, notices: &Notices) -> Result<(), RecordError> {
         self.set_paused(true);
         self.apply_to_each(FailurePolicy::AllOk, notices, &mut |window| window.recording.stop())
     }
 
-    /// Returns the events that are known in all of its windows.
+    /// Returns the events that are registered in any of the session's windows.
     pub(crate) fn known_events(&self) -> Vec<EventDescription> {
         let of_window = |window: &SessionWindow| {
             publish::registered_events(window.recording.handle.window(), "*")
@@ -409,8 +409,8 @@ impl SessionWindows {
         })
     }
 
-    /// Writes the contents of flight recorders to the folder that `prepare` makes, which the caller
-    /// commits once everything is written.
+    /// Writes the contents of flight recorders to the folder that `prepare` creates. The caller
+    /// commits the folder once everything is written.
     pub(crate) fn snapshot(
         &mut self,
         prepare: impl FnOnce() -> Result<PreparedFolder, RecordError>,
@@ -457,8 +457,8 @@ impl SessionWindows {
         Ok((facts, prepared_folder))
     }
 
-    /// Ends the session: writes the buffers to the traces. When `interrupted` returns true, the
-    /// rest is left to `trackway recover`.
+    /// Ends the session: writes the buffers to the traces. Once `interrupted` returns true, the
+    /// remaining buffers are left to `trackway recover`.
     pub(crate) fn finish(
         mut self,
         notices: &Notices,
@@ -487,13 +487,13 @@ impl SessionWindows {
         failure.map_or(Ok(sum), Err)
     }
 
-    /// Serves all windows once; returns the time until the next call, in ns. Drops those that
-    /// cannot go on.
+    /// Serves all windows once; returns the time until the next call, in ns. Drops windows that
+    /// cannot continue.
     ///
     /// # Errors
     ///
-    /// In a session of its own user alone: if it cannot be written, which may pass, or cannot go
-    /// on.
+    /// In a session of its own user only: if the trace cannot be written, perhaps temporarily, or
+    /// the window is lost.
     pub(crate) fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
         if self.is_own() {
             let own = self.windows.first_mut().ok_or(RecordError::Lost("it has ended"))?;
@@ -516,18 +516,18 @@ impl SessionWindows {
         self.windows.iter_mut().for_each(|window| window.recording.poll());
     }
 
-    /// Does the work that is due however long something else takes.
+    /// Does urgent work while the recorder is busy with something else, such as lease renewal.
     pub(crate) fn keep_alive(&mut self) {
         self.windows.iter_mut().for_each(|window| window.recording.keep_alive());
     }
 
-    /// Writes events to the traces at once from now on, or as usual.
+    /// Enables or disables undelayed writing of events to the traces.
     pub(crate) fn set_followed(&mut self, is_followed: bool) {
         self.windows.iter_mut().for_each(|window| window.recording.set_followed(is_followed));
     }
 
-    /// Returns the triggers for a snapshot since the previous call, as far as another one is due
-    /// for their users.
+    /// Returns the snapshot triggers since the previous call, as far as their users' quotas allow
+    /// another snapshot.
     pub(crate) fn take_snapshot_triggers(&mut self) -> SnapshotTriggers {
         for window in &mut self.windows {
             let requests = window.recording.snapshot_requests();
@@ -543,7 +543,7 @@ impl SessionWindows {
         self.snapshot_quota.due(monotonic_ns())
     }
 
-    /// Returns the descriptors to wait for.
+    /// Returns the file descriptors to wait for.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = PollEntry> {
         let crashes = self.windows.iter().filter_map(|window| window.crashes.as_ref());
         let names = self.finder.fd().map(PollEntry::readable);
@@ -557,26 +557,26 @@ impl SessionWindows {
         sum
     }
 
-    /// Returns the number of events recorded so far: in the traces, or still in the buffers.
+    /// Returns the number of events recorded so far, in the traces or still in the buffers.
     pub(crate) fn recorded(&self) -> u64 {
         let of_parts = self.windows.iter().map(|window| window.recording.totals().events);
         of_parts.fold(self.ended.recorded, u64::saturating_add)
     }
 
-    /// Returns the bytes of all traces.
+    /// Returns the size of all traces in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let of_parts = self.windows.iter().map(|window| window.recording.totals().bytes);
         of_parts.fold(self.ended.bytes, u64::saturating_add)
     }
 
-    /// Fills in the status of the channel of class `class`.
+    /// Adds the counts of the channel of class `class` to `status`.
     pub(crate) fn fill_status(&self, class: u32, status: &mut ChannelStatus) {
         for window in &self.windows {
             window.recording.fill_status(window.class(class), status);
         }
     }
 
-    /// Returns the status of each user; empty for a session of its own user alone.
+    /// Returns the status of each user; empty if the session records its own user only.
     pub(crate) fn user_statuses(&self) -> Vec<UserStatus> {
         let mut users: BTreeMap<u32, UserStatus> = BTreeMap::new();
         for window in self.windows.iter().filter(|_| !self.is_own()) {
@@ -590,7 +590,7 @@ impl SessionWindows {
         users.into_values().collect()
     }
 
-    /// Returns the number of users that are not recorded because there are too many.
+    /// Returns the number of users that are not recorded because the limits are reached.
     pub(crate) fn excess_users(&self) -> usize {
         self.finder.excess_users()
     }

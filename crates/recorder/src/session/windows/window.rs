@@ -1,4 +1,4 @@
-//! A session in one user's window.
+//! One session in one user's window.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +11,25 @@ use crate::session::write_stall::WriteStall;
 use crate::summary::Summary;
 use crate::window::settings::ChannelSettings;
 
-/// A session in one window.
+/// State of a session in one window.
 #[derive(Debug)]
 pub(super) struct SessionWindow {
     pub(super) recording: Recording,
-    /// The origin file, for recovery; `None` if the window itself has the path of the trace.
+    /// Origin file for recovery; `None` if the window itself has the path of the trace.
     pub(super) kept: Option<OriginFile>,
-    /// Channels that could not be replaced here: the session's class of the new one, and the class
-    /// that goes on in its place.
+    /// Channels that could not be replaced here, by the session's class of the new channel; the
+    /// value is the class of the old channel, which continues.
     pub(super) stuck: BTreeMap<u32, u32>,
     pub(super) crashes: Option<CrashWatch>,
-    /// Requests of programs for snapshots at the latest check.
+    /// Number of snapshot requests of programs at the latest check.
     pub(super) snapshot_requests: u32,
-    /// The error that keeps its trace from being written, if any: other windows do not wait for
-    /// that.
+    /// Error that prevents writing of the window's trace, if any. Other windows do not wait for it.
     pub(super) stall: WriteStall,
 }
 
 impl SessionWindow {
-    /// Serves it once; returns the time until the next call, in ns. If it cannot be written, which
-    /// may pass, it is left alone for a while.
+    /// Serves the window once; returns the time until the next call, in ns. If the trace cannot be
+    /// written, perhaps temporarily, the window is skipped for a while.
     pub(super) fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
         if self.stall.retry_in_ns() > 0 {
             self.recording.check_window()?;
@@ -57,7 +56,7 @@ impl SessionWindow {
         self.recording.handle.uid()
     }
 
-    /// Returns the class of a channel of the session in this window.
+    /// Returns the class in this window of a channel with the session's class `class`.
     pub(super) fn class(&self, class: u32) -> u32 {
         self.stuck.get(&class).copied().unwrap_or(class)
     }
@@ -70,19 +69,20 @@ impl SessionWindow {
     ) -> Result<(), RecordError> {
         let own = self.class(old);
         if !self.recording.has_channel(own) {
-            // There was no space for the previous one.
+            // There was no space for the previous channel.
             return self.recording.add_channel(settings, class);
         }
         let replaced = self.recording.replace_channel(own, settings, class);
         if replaced.is_err() && self.recording.has_channel(own) {
-            // It goes on with its settings.
+            // The previous channel continues with its settings.
             self.stuck.insert(class, own);
         }
         replaced
     }
 
-    /// Ends the channel of class `class`, or the one that goes on in its place in this window,
-    /// unless a later class that could not replace it still uses its buffers.
+    /// Ends the channel of class `class`, or the old channel that continues in its place in this
+    /// window. Does nothing if a later class that could not replace the channel still uses its
+    /// buffers.
     pub(super) fn end_channel(&mut self, class: u32) -> Result<(), RecordError> {
         let own = self.stuck.remove(&class).unwrap_or(class);
         if self.stuck.values().any(|kept| *kept == own) || !self.recording.has_channel(own) {
@@ -92,8 +92,8 @@ impl SessionWindow {
     }
 }
 
-/// Ends a session in one window; returns its results. If that fails, the rest is left to `trackway
-/// recover`.
+/// Ends a session in one window; returns its results. If that fails, the remaining events are left
+/// to `trackway recover`.
 pub(super) fn finish_window(
     window: SessionWindow,
     interrupted: &dyn Fn() -> bool,

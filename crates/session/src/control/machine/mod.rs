@@ -1,14 +1,13 @@
 //! The decisions of a session's recorder: a state machine.
 //!
-//! Requests come in by [`Machine::submit`]. [`Machine::next_effect`] returns what is to be done,
-//! one effect at a time; the driver reports the outcome by [`Machine::complete`], before it calls
-//! anything else. The machine has no clock, no files, no window: so histories of any kind can be
-//! played through in tests.
+//! [`Machine::submit`] takes requests. [`Machine::next_effect`] returns one action at a time; the
+//! driver reports the outcome to [`Machine::complete`] before it calls any other function. The
+//! machine has no clock, no files, no window, so tests can simulate any history.
 //!
-//! Invariants: every request is answered exactly once, in the order of requests; what was refused
-//! has changed nothing (a session that could not be stopped or ended whole is stopped or ended all
-//! the same); what the machine says of its channels is what the effects that succeeded made of
-//! them; after [`Effect::Exit`] there is nothing more.
+//! Invariants: every request gets exactly one answer, in the order of requests. A refused request
+//! has changed nothing, except that a failed stop or end still stops or ends the session. The
+//! machine's channels are the result of all successful effects. After [`Effect::Exit`], there are
+//! no more effects.
 //!
 //! Longer than 600 lines: one state machine, whose steps are read together.
 
@@ -24,131 +23,131 @@ use crate::{
     RuleSpec, SessionSpec,
 };
 
-/// The number of a client, given out by the driver.
+/// The number of a client, which the driver assigns.
 pub type Client = u64;
 
-/// The client that learns how the session's beginning went.
+/// The client that receives the outcome of the session's beginning.
 pub const CREATOR: Client = 0;
 
-/// Least time between two snapshots that programs requested, and between two for crashes, in
-/// ns: dozens of them would fill the disk.
+/// Least time between two snapshots that programs requested, and between two snapshots for crashes,
+/// in ns: dozens of snapshots would fill the disk.
 const AUTOMATIC_PERIOD_NS: u64 = 1_000_000_000;
 
-/// A channel that is to be, and the class of its streams.
+/// A channel to create, with the class of its streams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedChannel {
-    /// Number of its stream class: never used before in this session.
+    /// Number of the channel's stream class, which this session has never used before.
     pub class: u32,
-    /// The specification.
+    /// The channel's specification.
     pub spec: ChannelSpec,
 }
 
-/// An action that the driver is to carry out.
+/// An action that the driver must carry out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Make the trace and its channels, and let writers in if it is to `record`. Not done: there
-    /// is nothing.
+    /// Create the trace and its channels, and admit writers if `record` is true. On failure,
+    /// nothing exists.
     Begin {
-        /// One at least.
+        /// The channels to create, at least one.
         channels: Vec<PlannedChannel>,
-        /// True if writers are let in.
+        /// True to admit writers.
         record: bool,
     },
-    /// Make one more. Not done: there is nothing of it.
+    /// Create a channel. On failure, no part of the channel exists.
     Add {
-        /// It.
+        /// The channel to create.
         channel: PlannedChannel,
-        /// True if writers are let in.
+        /// True to admit writers.
         record: bool,
     },
-    /// Make a channel, and let it take the place of the one of class `old` for all that comes; that
-    /// one is ended by an effect of its own. Not done: the old one goes on.
+    /// Create a channel that replaces the channel of class `old` for all future records; a separate
+    /// effect ends the old channel. On failure, the old channel continues.
     Replace {
-        /// The class of the one that ends.
+        /// The class of the replaced channel.
         old: u32,
-        /// The new one.
+        /// The new channel.
         channel: PlannedChannel,
-        /// True if writers are let in.
+        /// True to admit writers.
         record: bool,
     },
-    /// End a channel: what is in its buffers goes into the trace. Not done: that is left for
-    /// `trackway recover`, and the channel is gone all the same.
+    /// End a channel and write its buffers to the trace. On failure, the buffers are left for
+    /// `trackway recover`, and the channel is gone.
     End {
-        /// Its class.
+        /// The class of the channel.
         class: u32,
     },
-    /// Record these events.
+    /// Record the events that these rules select.
     SetRules {
-        /// Class of the channel.
+        /// The class of the channel.
         class: u32,
-        /// The rules, as `trackway_schema::Rules` reads them.
+        /// The rules, in the form that `trackway_schema::Rules` parses.
         rules: String,
     },
-    /// Record of the events those of which these filters are true. Not done: those that were stay.
+    /// Record only events that pass these filters. On failure, the previous filters stay.
     SetFilters {
-        /// Class of the channel.
+        /// The class of the channel.
         class: u32,
-        /// All of them.
+        /// All filters of the channel.
         filters: Vec<FilterSpec>,
     },
-    /// Record these processes, as the channel says.
+    /// Record the processes in the channel's specification.
     SetProcesses {
-        /// Class of the channel.
+        /// The class of the channel.
         class: u32,
-        /// The channel.
+        /// The channel's specification.
         spec: ChannelSpec,
     },
-    /// Let programs that allow it wait for so long.
+    /// Let programs that allow blocking wait for this time.
     SetBlocking {
-        /// Class of the channel.
+        /// The class of the channel.
         class: u32,
-        /// None: they do not wait.
+        /// The longest wait; `None`: programs do not wait.
         time: Option<Duration>,
     },
-    /// Record these events of the kernel, and no others of its. Not done: those that were stay.
+    /// Record exactly these kernel events. On failure, the previous kernel events stay.
     SetKernel(Box<KernelSpec>),
-    /// Let writers in, in all channels.
+    /// Admit writers in all channels.
     Start,
-    /// Keep writers out, in all channels; what they wrote goes into the trace. Not done: they are
-    /// out, and what they wrote is in the buffers until it can be written.
+    /// Exclude writers from all channels, and write their records to the trace. On failure, writers
+    /// are excluded, and their records stay in the buffers until they can be written.
     Stop,
-    /// Forget what was recorded.
+    /// Discard all recorded events.
     Clear,
-    /// Write what is in flight recorders.
+    /// Write the contents of flight recorders.
     Snapshot(Snapshot),
-    /// End all channels, and with them the trace. Not done: what is left is for `trackway recover`.
+    /// End all channels and the trace. On failure, the rest is left for `trackway recover`.
     Finish,
-    /// Tell a client.
+    /// Send an answer to a client.
     Answer(Client, Answer),
-    /// Tell a client how it goes.
+    /// Send the session's status to a client.
     ReportStatus(Client),
-    /// Write to the traces at once until the client goes, and tell it where they are.
+    /// Write to the traces immediately until the client disconnects; send it the traces' folders.
     Follow(Client),
-    /// Nothing more is to be done.
+    /// End: no more effects follow.
     Exit,
 }
 
-/// A snapshot that is to be made.
+/// A snapshot to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The place of the snapshot.
+    /// The destination of the snapshot.
     pub output: Output,
-    /// Only what is newer than so many nanoseconds.
+    /// The maximum age of the snapshot's records, in ns; `None`: all records.
     pub last_ns: Option<u64>,
-    /// Why.
+    /// The reason for the snapshot.
     pub reason: Reason,
 }
 
-/// The place of a snapshot.
+/// The destination of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// Into the session's folder `snapshot-N`, N from 1.
+    /// The folder `snapshot-N` in the session's folder; N begins at 1.
     Numbered(u32),
-    /// Into this folder.
+    /// This folder.
     Folder(PathBuf),
 }
 
-/// Why there is a snapshot.
+/// The reason for a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
     /// A user requested it.
@@ -157,9 +156,9 @@ pub enum Reason {
     Program,
     /// A traced process died of a signal.
     Crash {
-        /// Process id, as the recorder sees it.
+        /// The process id, in the recorder's namespace.
         pid: u32,
-        /// Number of the signal.
+        /// The number of the signal.
         signal: i32,
     },
 }
@@ -167,35 +166,35 @@ pub enum Reason {
 /// The outcome of an effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is done.
+    /// The effect succeeded.
     Done,
     /// A snapshot was written.
     Snapshot(SnapshotFacts),
     /// The session has ended.
     Ended(Box<Counts>),
-    /// It is not done.
+    /// The effect failed.
     Failed(Refusal),
 }
 
-/// A session's decisions.
+/// The state machine of a session.
 #[derive(Debug)]
 pub struct Machine {
     spec: SessionSpec,
     phase: Phase,
     is_recording: bool,
-    /// True if records from before the stop could not all be written then.
+    /// True if the last stop could not write all records.
     is_unwritten: bool,
-    /// Classes of the channels, in the order of `spec.channels`.
+    /// Classes of the channels' streams, in the order of `spec.channels`.
     classes: Vec<u32>,
     next_class: u32,
-    /// Snapshots so far.
+    /// Number of snapshots so far.
     snapshots: u32,
-    /// The part of them that went into folders of the session's.
+    /// Number of snapshots in numbered folders of the session.
     numbered: u32,
     automatic: AutomaticSnapshots,
     queue: VecDeque<QueuedRequest>,
     job: Option<Job>,
-    /// The effect that is being carried out.
+    /// The effect that the driver is carrying out.
     doing: Option<Step>,
 }
 
@@ -204,7 +203,7 @@ enum Phase {
     Beginning,
     Begun,
     Over,
-    /// [`Effect::Exit`] was given out.
+    /// The machine has returned [`Effect::Exit`].
     Exited,
 }
 
@@ -214,41 +213,41 @@ enum QueuedRequest {
     Automatic(Reason),
 }
 
-/// Snapshots that no command requested. A reason that comes too soon is kept, so that a snapshot
-/// follows every reason.
+/// Snapshots that no command requested. The machine keeps a reason that comes too soon, so that a
+/// snapshot follows every reason.
 #[derive(Debug, Default)]
 struct AutomaticSnapshots {
-    /// The first process that died since the last snapshot for such a reason.
+    /// The first crash since the last snapshot for a crash.
     crash: Option<Reason>,
-    /// True if a program has requested one since.
+    /// True if a program has requested a snapshot since the last one.
     program: bool,
-    /// Earliest time of the next one for each reason: frequent requests of programs must not delay
-    /// the snapshot of a crash.
+    /// Earliest time of the next snapshot, for each kind of reason: frequent requests of programs
+    /// must not delay the snapshot of a crash.
     crash_due_ns: u64,
     program_due_ns: u64,
 }
 
-/// One request on its way.
+/// A request that is being processed.
 #[derive(Debug)]
 struct Job {
     client: Option<Client>,
     steps: VecDeque<Step>,
-    /// The change of state once all is done.
+    /// The change of state after all steps have succeeded.
     then: StateChange,
-    /// The effects that undo the steps that are done, the last one last.
+    /// The effects that undo the completed steps, in the order of the steps.
     undo: Vec<Effect>,
     warnings: Vec<String>,
     answer: Option<Answer>,
-    /// A step answers.
+    /// True if a step sends the answer.
     is_answered: bool,
 }
 
 #[derive(Debug, Clone)]
 struct Step {
     effect: Effect,
-    /// The rest is done whether or not this is.
+    /// True if the next steps follow even if this step fails.
     is_optional: bool,
-    /// The effect that undoes it, should a later one fail.
+    /// The effect that undoes this step if a later step fails.
     undo: Option<Effect>,
 }
 
@@ -263,7 +262,7 @@ enum StateChange {
 }
 
 impl Machine {
-    /// A session that begins as `spec` says: first of all, [`CREATOR`] gets the outcome.
+    /// Creates a session with specification `spec`; [`CREATOR`] gets the outcome of its beginning.
     pub fn new(spec: SessionSpec) -> Self {
         let channels: Vec<(ChannelSpec, u32)> = spec.channels.iter().cloned().zip(0..).collect();
         let planned = |(spec, class): &(ChannelSpec, u32)| PlannedChannel {
@@ -290,30 +289,30 @@ impl Machine {
         }
     }
 
-    /// Returns the session as it is now.
+    /// Returns the session's current specification.
     pub fn spec(&self) -> &SessionSpec {
         &self.spec
     }
 
-    /// The channels with the classes of their streams.
+    /// Returns the channels with the classes of their streams.
     pub fn channels(&self) -> impl Iterator<Item = (&ChannelSpec, u32)> {
         self.spec.channels.iter().zip(self.classes.iter().copied())
     }
 
-    /// Returns true if writers are let in.
+    /// Returns true if writers are admitted.
     pub fn is_recording(&self) -> bool {
         self.is_recording
     }
 
-    /// Snapshots so far.
+    /// Returns the number of snapshots so far.
     pub fn snapshots(&self) -> u32 {
         self.snapshots
     }
 
-    /// Queues a request. After [`Effect::Exit`] it gets no answer.
+    /// Queues a request. After [`Effect::Exit`], the request gets no answer.
     pub fn submit(&mut self, client: Client, request: Request) {
         if request == Request::Destroy {
-            // There is no later time: snapshots that are due later are made before.
+            // Snapshots that are due later must precede the session's end.
             self.queue.extend(self.automatic.take().map(QueuedRequest::Automatic));
         }
         self.queue.push_back(QueuedRequest::Client(client, Box::new(request)));
@@ -324,7 +323,7 @@ impl Machine {
         self.request_automatic_snapshot(Reason::Program, now_ns);
     }
 
-    /// A traced process died of a signal.
+    /// Notes that a traced process died of a signal.
     pub fn note_crash(&mut self, pid: u32, signal: i32, now_ns: u64) {
         if self.spec.snapshot_on_crash {
             self.request_automatic_snapshot(Reason::Crash { pid, signal }, now_ns);
@@ -338,15 +337,15 @@ impl Machine {
         }
     }
 
-    /// Lets time go on: a snapshot that came too soon after another one is made when it is time.
-    /// To be called every now and then, with the same clock.
+    /// Advances the time: requests a delayed snapshot when it is due. The driver must call this
+    /// regularly, with times of the same clock.
     pub fn tick(&mut self, now_ns: u64) {
         self.queue.extend(self.automatic.due(now_ns).map(QueuedRequest::Automatic));
     }
 
-    /// Ends the session for an outside reason: the window is gone, or another recorder took it
-    /// over. All clients that wait get an answer; then the session is over. An effect that is being
-    /// carried out is still answered by [`Self::complete`].
+    /// Ends the session for an external reason: the window is gone, or another recorder owns the
+    /// session. All waiting clients get an answer; then the session is over. The driver still
+    /// reports the outcome of a current effect to [`Self::complete`].
     pub fn abort(&mut self, why: &Refusal) {
         if self.phase == Phase::Exited {
             return;
@@ -363,11 +362,11 @@ impl Machine {
         }
     }
 
-    /// Returns the next effect; none until there is a request.
+    /// Returns the next effect; `None` until there is a request.
     ///
     /// # Panics
     ///
-    /// If the effect before has not been answered by [`Self::complete`].
+    /// If [`Self::complete`] has not received the outcome of the previous effect.
     pub fn next_effect(&mut self) -> Option<Effect> {
         assert!(self.doing.is_none(), "one effect at a time");
         if self.phase == Phase::Exited {
@@ -399,8 +398,8 @@ impl Machine {
         }
     }
 
-    /// Takes the outcome of the effect that [`Self::next_effect`] returned last, if it has one
-    /// ([`Effect::has_outcome`]).
+    /// Processes the outcome of the effect that [`Self::next_effect`] returned last, if that effect
+    /// has an outcome ([`Effect::has_outcome`]).
     pub fn complete(&mut self, outcome: Outcome) {
         let (Some(step), Some(job)) = (self.doing.take(), &mut self.job) else { return };
         match outcome {
@@ -409,14 +408,14 @@ impl Machine {
             Outcome::Ended(counts) => job.answer = Some(Answer::Ended(counts)),
             Outcome::Failed(refusal) if step.is_optional => job.warnings.push(refusal.why),
             Outcome::Failed(refusal) => {
-                // A refused request changes nothing: the last change is undone first.
+                // A refused request changes nothing: undo completed changes, the last one first.
                 let undo = job.undo.drain(..).rev();
                 job.steps = undo.map(Step::optional).collect();
                 let refusal = match job.then {
-                    // A request to end it ends it: the rest is left for recovery.
+                    // A request to end the session ends it: recovery completes the trace.
                     StateChange::Over => refusal,
-                    // Writers are out, and what they wrote is not where the answer would have it. A
-                    // refusal that knows more has a hint of its own.
+                    // Writers are excluded, but some of their records are not in the trace. A
+                    // refusal with more information has its own hint.
                     StateChange::Recording(false) if refusal.hint.is_none() => refusal
                         .with_hint("it is stopped; stop it again once its trace can be written"),
                     StateChange::Recording(false) => refusal,
@@ -447,7 +446,7 @@ impl Machine {
         });
     }
 
-    /// Plans a request: steps, and the change of state after them.
+    /// Plans a request: its steps, and the change of state after them.
     fn plan(&mut self, client: Client, request: Request) -> Result<Job, Refusal> {
         self.check_not_ended()?;
         match request {
@@ -504,7 +503,7 @@ impl Machine {
     }
 
     fn plan_recording(&self, record: bool) -> Job {
-        // One that could not write everything does so when it is stopped again.
+        // If a stop could not write all records, another stop writes them.
         if self.is_recording == record && (record || !self.is_unwritten) {
             let state = if record { "records already" } else { "is stopped already" };
             return Job::new(None, StateChange::Nothing).with_warning(format!("it {state}"));
@@ -571,7 +570,7 @@ impl Machine {
             let processes = |spec: &ChannelSpec| {
                 (spec.pids.clone(), spec.executables.clone(), spec.pid_namespaces.clone())
             };
-            // First what can always be undone: of the processes that were there, some may be gone.
+            // The reversible step comes first: processes of the old rules may be gone.
             if spec.blocking_timeout != before.blocking_timeout {
                 let set =
                     |spec: &ChannelSpec| Effect::SetBlocking { class, time: spec.blocking_timeout };
@@ -602,7 +601,7 @@ impl Machine {
         let mut excluded = Vec::new();
         let bytes = rules.iter().map(|rule| rule.pattern.len() + 1).sum();
         let including = || rules.iter().filter(|rule| !rule.excludes());
-        // No channel can have more, and to find that out takes long.
+        // No channel can have more filters, and a full check takes long.
         let is_too_much = |filter: &FilterSource| {
             filter.size_bytes() > FILTERS_BYTES_MAX || including().count() > FILTERS_MAX
         };
@@ -614,11 +613,11 @@ impl Machine {
         }
         let job = self.plan_events(channel, bytes, |spec| {
             if only {
-                // Exclusions alone mean all but those.
+                // Exclusions alone select all other events.
                 let is_none = rules.is_empty() || including().next().is_some();
                 spec.on = is_none.then(Vec::new);
                 let names: Vec<String> = including().map(RuleSpec::full_pattern).collect();
-                // With rules that go go their filters.
+                // Filters of removed rules are removed, too.
                 spec.filters.retain(|one| one.pattern.is_none() || names.contains(&one.rules()));
             }
             let before = spec.filters.clone();
@@ -675,7 +674,7 @@ impl Machine {
         Ok(Job::of_one(Effect::SetKernel(spec.clone()), StateChange::Kernel(spec)))
     }
 
-    /// Checks that the exclusions that are to be taken back are there.
+    /// Checks that the exclusions to remove exist.
     fn check_excluded(&self, channel: Option<&str>, patterns: &[String]) -> Result<(), Refusal> {
         let (place, _) = self.find_channel(channel)?;
         let Some(pattern) = self.spec.channels[place].not_excluded(patterns) else {
@@ -694,7 +693,7 @@ impl Machine {
         )
     }
 
-    /// Why there is no channel of this name, where there are `names`.
+    /// Returns the refusal for a missing channel `name`; `names` are the existing channels.
     fn missing_channel_refusal(&self, name: &str, names: &str) -> Refusal {
         let session = &self.spec.name;
         let refusal = Refusal::new(format!("session '{session}' has no channel '{name}'"));
@@ -710,7 +709,7 @@ impl Machine {
         }
     }
 
-    /// The channel of this name, or the only one: its place, and its class.
+    /// Returns the index and class of the channel with this name, or of the only channel.
     fn find_channel(&self, name: Option<&str>) -> Result<(usize, u32), Refusal> {
         let names = || {
             let names: Vec<&str> =
@@ -740,7 +739,7 @@ impl Machine {
         self.channels().map(|(spec, class)| (spec.clone(), class)).collect()
     }
 
-    /// A class that no stream has had.
+    /// Returns a class that no stream has had.
     fn take_class(&mut self) -> u32 {
         let class = self.next_class;
         self.next_class += 1;
@@ -751,7 +750,7 @@ impl Machine {
     fn end_job(&mut self, job: Job) -> Option<Effect> {
         match job.then {
             StateChange::Nothing => {}
-            // It may have been lost since.
+            // The session may have been aborted meanwhile.
             StateChange::Recording(record) => {
                 self.is_recording = record && self.phase == Phase::Begun;
                 self.is_unwritten = !record && matches!(job.answer, Some(Answer::Refused(_)));
@@ -782,8 +781,8 @@ impl Machine {
     }
 }
 
-/// From rules and filters that are in force to others: meanwhile filters of before and of then are
-/// both, so that no event passes which neither lets pass.
+/// Plans the change of a channel's rules and filters. Meanwhile, old and new filters are active, so
+/// that no event passes that neither would accept.
 fn filter_change_steps(
     class: u32,
     [rules_before, rules]: [String; 2],
@@ -806,7 +805,7 @@ fn filter_change_steps(
     steps
 }
 
-/// Checks the total size of a request's patterns. Each pattern is compared with all others, which
+/// Checks the total size of a request's patterns: each pattern is compared with all others, which
 /// could take minutes for the largest requests. The limit is that of a channel.
 fn check_patterns_size(bytes: usize) -> Result<(), Refusal> {
     let refused = || Refusal::new(OptionError::TooManyPatterns.to_string());
@@ -814,8 +813,8 @@ fn check_patterns_size(bytes: usize) -> Result<(), Refusal> {
 }
 
 impl Effect {
-    /// Returns true if [`Machine::complete`] is to get the outcome: of all but answers to clients,
-    /// and the end.
+    /// Returns true if [`Machine::complete`] must receive the outcome. Answers to clients and the
+    /// exit have none.
     pub fn has_outcome(&self) -> bool {
         !matches!(self, Self::Answer(..) | Self::ReportStatus(_) | Self::Follow(_) | Self::Exit)
     }
@@ -839,11 +838,11 @@ impl AutomaticSnapshots {
         }
     }
 
-    /// Returns the reason for a snapshot now.
+    /// Returns the reason for a snapshot that is due now.
     fn due(&mut self, now_ns: u64) -> Option<Reason> {
         let next_ns = now_ns.saturating_add(AUTOMATIC_PERIOD_NS);
         if self.crash.is_some() && now_ns >= self.crash_due_ns {
-            // It serves a program's request, too.
+            // The snapshot serves a program's request, too.
             (self.crash_due_ns, self.program_due_ns) = (next_ns, next_ns);
             self.take()
         } else if self.program && now_ns >= self.program_due_ns {
@@ -855,7 +854,7 @@ impl AutomaticSnapshots {
         }
     }
 
-    /// Removes and returns the reason for a snapshot, now or later.
+    /// Removes and returns the pending reason for a snapshot, due now or later.
     fn take(&mut self) -> Option<Reason> {
         let program = core::mem::take(&mut self.program).then_some(Reason::Program);
         self.crash.take().or(program)
@@ -875,7 +874,7 @@ impl Job {
         }
     }
 
-    /// One whose only step is an answer.
+    /// Creates a job whose only step is an answer.
     fn of_answer(effect: Effect) -> Self {
         Self { is_answered: true, ..Self::of_one(effect, StateChange::Nothing) }
     }

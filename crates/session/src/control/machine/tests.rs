@@ -1,9 +1,9 @@
-//! Single requests; histories are the simulation's.
+//! Tests single requests; the simulation tests sequences of requests.
 
 use super::*;
 use crate::{Mode, RuleSpec};
 
-/// A session that has begun.
+/// Returns the machine of a session that has begun.
 fn begin_machine(spec: SessionSpec) -> Machine {
     let mut machine = Machine::new(spec);
     assert!(matches!(machine.next_effect(), Some(Effect::Begin { .. })));
@@ -18,7 +18,7 @@ fn channel_named(name: &str) -> ChannelSpec {
     ChannelSpec { name: name.into(), ..ChannelSpec::default() }
 }
 
-/// Everything that comes of one request, if all effects succeed.
+/// Returns all effects of one request, if every effect succeeds.
 fn run_request(machine: &mut Machine, request: Request) -> Vec<Effect> {
     machine.submit(1, request);
     let mut effects = Vec::new();
@@ -96,7 +96,7 @@ fn the_kernels_events_are_changed_where_there_are_some() {
     run_request(&mut machine, off("sched"));
     let expected = Some(vec!["irq".to_owned(), "!sched".to_owned()]);
     assert_eq!(now(&machine), expected);
-    // What the recorder cannot do has changed nothing.
+    // A request that the recorder cannot fulfil has changed nothing.
     machine.submit(1, on("no_such_event"));
     assert!(matches!(machine.next_effect(), Some(Effect::SetKernel(_))));
     machine.complete(Outcome::Failed(Refusal::new("there is none")));
@@ -118,7 +118,7 @@ fn what_is_refused_changes_nothing() {
         Request::RemoveChannel { channel: "channel0".into() },
         Request::RemoveChannel { channel: "other".into() },
         Request::Snapshot { output: None, last_ns: None },
-        // Whatever it would come to: it would take for ever.
+        // The machine rejects such a request without processing it, which would take too long.
         Request::EventsOff { channel: None, patterns: vec!["a:b".into(); RULES_BYTES_MAX] },
         Request::EventsOff { channel: None, patterns: vec!["*".repeat(RULES_BYTES_MAX + 1)] },
         Request::EventsOff { channel: None, patterns: vec!["app".into(), "!db".into()] },
@@ -192,13 +192,13 @@ fn an_exclusion_switches_nothing_on_unless_only_it_is_meant() {
     assert_eq!(on("app", true)[0], Effect::SetRules { class: 0, rules: "app:*".into() });
 }
 
-/// A flight recorder's session, which has begun.
+/// Returns the machine of a flight recorder's session that has begun.
 fn begin_flight_recorder() -> Machine {
     let channels = vec![ChannelSpec { mode: Mode::Overwrite, ..ChannelSpec::default() }];
     begin_machine(SessionSpec { channels, snapshot_on_crash: true, ..SessionSpec::default() })
 }
 
-/// Reasons of the snapshots that the machine requests now; all are written, or none.
+/// Completes all snapshots that the machine requests now, written or failed; returns their reasons.
 fn complete_snapshots(machine: &mut Machine, is_written: bool) -> Vec<Reason> {
     let mut reasons = Vec::new();
     while let Some(effect) = machine.next_effect() {
@@ -220,7 +220,7 @@ fn crash_reason(pid: u32) -> Reason {
 fn snapshots_that_nobody_asked_for_do_not_come_by_the_dozen() {
     let mut machine = begin_flight_recorder();
     let mut made = Vec::new();
-    // Programs ask and die every tenth of a second, and then no more.
+    // For six seconds, programs request snapshots and crash every tenth of a second.
     for tenth in 0..60 {
         let now = 5 + tenth * AUTOMATIC_PERIOD_NS / 10;
         if tenth < 25 {
@@ -232,7 +232,7 @@ fn snapshots_that_nobody_asked_for_do_not_come_by_the_dozen() {
             complete_snapshots(&mut machine, true).into_iter().map(|reason| (tenth, reason)),
         );
     }
-    // Who has asked before is in it, too.
+    // The snapshot also serves programs that requested it before.
     let expected =
         [(0, Reason::Program), (0, crash_reason(0)), (10, crash_reason(1)), (20, crash_reason(10))];
     assert_eq!(made[..4], expected);
@@ -257,7 +257,7 @@ fn snapshots_that_come_too_soon_are_made_later() {
 fn a_crash_does_not_wait_for_programs_and_is_the_reason() {
     let mut machine = begin_flight_recorder();
     machine.note_snapshot_request(5);
-    // What follows is not kept back by one that was not written.
+    // A failed snapshot does not delay the next one.
     assert_eq!(complete_snapshots(&mut machine, false), [Reason::Program]);
     machine.note_crash(7, 11, 6);
     assert_eq!(complete_snapshots(&mut machine, false), [crash_reason(7)]);
@@ -388,7 +388,7 @@ fn what_was_done_before_the_session_was_lost_is_told() {
     assert!(!machine.is_recording());
 }
 
-/// Returns the events that a channel's rules select, each with the filters that it must pass.
+/// Returns, for each event, the filters that it must pass; `None` if no rule selects it.
 fn filters_of_selected_events(rules: &str, filters: &[FilterSpec]) -> Vec<Option<Vec<FilterSpec>>> {
     let selects = |rules: &str, (provider, name): (&str, &str)| {
         trackway_schema::Rules::new(rules.as_bytes())
@@ -423,7 +423,7 @@ fn nothing_passes_on_the_way_that_passes_neither_before_nor_then() {
         };
         let before = (rules.clone(), filters.clone());
         machine.submit(1, request);
-        // The last step cannot be done at times: then all is as it was.
+        // Sometimes the last step fails: then the state must be as before.
         let fails_at = random.once_in(3).then(|| random.next_below(3));
         let (mut on_the_way, mut number, mut has_failed) = (Vec::new(), 0, false);
         while let Some(effect) = machine.next_effect() {

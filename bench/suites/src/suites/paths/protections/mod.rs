@@ -31,18 +31,18 @@ use super::clock::Clock;
 use super::memory::{FoundRecords, LocklessRing, RegionRing, Ring};
 use super::staged::{ID, RecordOutcome, Staged};
 
-/// A protection: the way in which writers keep apart.
+/// A protection: the method that gives a writer exclusive use of its buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProtectionKind {
     /// No protection: the floor.
     Nothing,
     /// By restartable sequence.
     Rseq,
-    /// By an owner word, taken by compare-and-swap.
+    /// By an owner word, acquired by compare-and-swap.
     Claim,
     /// By the 2012 paper's reserve and commit.
     Lockless,
-    /// The same, with a clock that may be read too early: not fit for use.
+    /// By reserve and commit, with a clock that may be read too early: not fit for use.
     LocklessUnfenced,
     /// By a mutex for each CPU.
     Mutex,
@@ -51,7 +51,7 @@ pub(super) enum ProtectionKind {
 }
 
 impl ProtectionKind {
-    /// All of them, in the order of the rows.
+    /// All protections, in the order of the rows.
     pub(super) const ALL: [Self; 7] = [
         Self::Nothing,
         Self::Rseq,
@@ -62,8 +62,8 @@ impl ProtectionKind {
         Self::Signals,
     ];
 
-    /// Returns the tracer's name in rows: all write to Trackway's buffers. Three are values of
-    /// `--reserve`.
+    /// Returns the name of the protection's rows: all protections write to Trackway's buffers.
+    /// Three names are values of `--reserve`.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "trackway-no-protection",
@@ -77,11 +77,11 @@ impl ProtectionKind {
     }
 }
 
-/// Number of restarts after which a sequence's event is lost. (The agent then claims a region.)
+/// Number of restarts after which an event is lost. (The agent then claims a region.)
 const RESTARTS_MAX: usize = 16;
-/// Number of claim regions that a writer tries, as the agent does.
+/// Number of claim regions that a writer tries, equal to the agent's.
 const CLAIMS_MAX: usize = 4 * CLAIM_REGIONS_PER_CPU;
-/// The session's generation. Every protection checks that it has not changed.
+/// The session's generation. Every protection checks that the generation has not changed.
 const GENERATION: u64 = 7;
 
 /// Records a staged event: the function that is measured and stepped through.
@@ -92,7 +92,7 @@ pub(super) trait Writer: Sync {
     /// Records a staged event.
     fn record(&self, staged: &mut Staged) -> RecordOutcome;
 
-    /// Searches its buffers, one by one.
+    /// Searches the writer's buffers for records, one buffer after another.
     fn find(&self, body_bytes: usize) -> Result<Vec<FoundRecords>>;
 }
 
@@ -100,7 +100,7 @@ pub(super) trait Writer: Sync {
 pub(super) struct Contender {
     /// The protection.
     pub(super) protection: ProtectionKind,
-    /// Its code.
+    /// The recording function of the protection.
     record: Record,
     writer: Box<dyn Writer>,
 }
@@ -112,12 +112,12 @@ pub(super) struct Scale {
     pub(super) geometry: Geometry,
     /// One more than the highest number of a CPU that threads may run on.
     pub(super) cpus: usize,
-    /// Threads.
+    /// Number of threads.
     pub(super) threads: usize,
 }
 
 impl Contender {
-    /// Makes a contender with buffers of its own, all empty.
+    /// Makes a contender with separate, empty buffers.
     pub(super) fn new<C: Clock + 'static>(
         protection: ProtectionKind,
         scale: Scale,
@@ -154,18 +154,19 @@ impl Contender {
         Self { protection, record: record_event::<W>, writer: Box::new(writer) }
     }
 
-    /// Returns code and writer, for a loop that records.
+    /// Returns the recording function and the writer, for a loop that records.
     pub(super) fn parts(&self) -> (Record, *const ()) {
         (self.record, (&raw const *self.writer).cast())
     }
 
-    /// Searches its buffers.
+    /// Searches the contender's buffers for records.
     pub(super) fn find(&self, body_bytes: usize) -> Result<Vec<FoundRecords>> {
         self.writer.find(body_bytes)
     }
 }
 
-/// Records an event. It is called for each event through a pointer, as the library is.
+/// Records an event. Callers call this function through a pointer for each event, as programs call
+/// the library.
 ///
 /// # Safety
 /// `writer` is a `W`, and `staged` the calling thread's.
@@ -178,7 +179,7 @@ unsafe extern "C" fn record_event<W: Writer>(
     unsafe { (*writer.cast::<W>()).record(&mut *staged) }
 }
 
-/// Returns the reason if a protection cannot be measured here.
+/// Returns the reason if a protection cannot be measured on this machine.
 pub(super) fn protection_absence(protection: ProtectionKind) -> Option<&'static str> {
     let needs_rseq = protection == ProtectionKind::Rseq;
     if needs_rseq && !AVAILABLE {
@@ -194,7 +195,7 @@ fn make_rings<R: Ring>(count: usize, scale: Scale) -> Result<Vec<R>> {
     (0..count).map(|_| R::new(scale.geometry)).collect()
 }
 
-/// Returns the CPU of the thread: read from memory where the kernel keeps it there.
+/// Returns the CPU of the thread, from memory if the kernel keeps the CPU number there.
 #[inline(always)]
 fn current_cpu() -> usize {
     let pointer = trackway_sys::thread::rseq_area();
@@ -211,7 +212,7 @@ fn current_cpu() -> usize {
 enum Step {
     Recorded,
     Switched,
-    /// Nothing: another writer committed first, or the sequence was aborted.
+    /// Nothing was recorded: another writer committed first, or the sequence was aborted.
     Aborted,
     /// The region is full.
     Refused,
@@ -236,7 +237,8 @@ impl<P: Protection, C: Clock> Regions<P, C> {
         Ok(Self { protection, rings, clock, generation: GENERATION.into() })
     }
 
-    /// Makes one plan and one commit: the record if the open sub-buffer has room, else a switch.
+    /// Makes one plan and one commit: of the record if the open sub-buffer has room, otherwise of a
+    /// switch.
     #[inline(always)]
     fn plan_and_commit(
         &self,
@@ -366,7 +368,7 @@ impl<P: Protection, C: Clock> Writer for Regions<P, C> {
     }
 }
 
-/// No protection: each thread has a region, and nothing else writes into it.
+/// No protection: each thread has a region, and no other code writes into that region.
 struct Nothing;
 
 impl Protection for Nothing {
@@ -399,7 +401,7 @@ impl Protection for Rseq {
 }
 
 impl<C: Clock> Regions<Rseq, C> {
-    /// Makes one attempt.
+    /// Makes one attempt by restartable sequence.
     #[inline(always)]
     fn try_sequence(&self, area: Area, staged: &mut Staged) -> Step {
         let Some(cpu) = area.cpu() else { return Step::Refused };
@@ -412,7 +414,7 @@ impl<C: Clock> Regions<Rseq, C> {
         })
     }
 
-    /// Makes further attempts, after one with the result `step`.
+    /// Makes further attempts after an attempt with the result `step`.
     #[cold]
     #[inline(never)]
     fn retry_sequence(&self, area: Area, staged: &mut Staged, mut step: Step) -> RecordOutcome {
@@ -430,7 +432,7 @@ impl<C: Clock> Regions<Rseq, C> {
     }
 }
 
-/// Each CPU has two regions, with owners.
+/// Each CPU has two regions, with owner words.
 struct Claims;
 
 impl Protection for Claims {
@@ -461,7 +463,7 @@ impl Protection for Claims {
     }
 }
 
-/// Each CPU has a region, with a lock.
+/// Each CPU has a region with a mutex.
 struct Mutexes(Vec<Mutex>);
 
 impl Protection for Mutexes {
@@ -479,7 +481,7 @@ impl Protection for Mutexes {
     }
 }
 
-/// A mutex of pthread_mutex_lock(3), as processes share it.
+/// A mutex of pthread_mutex_lock(3) that processes can share.
 struct Mutex(Box<UnsafeCell<libc::pthread_mutex_t>>);
 
 // SAFETY: a mutex may be used by several threads.
@@ -520,7 +522,7 @@ impl Mutex {
     }
 }
 
-/// Each thread has a region, and its signals wait meanwhile.
+/// Each thread has a region, and blocks its signals while it records.
 struct Signals;
 
 impl Protection for Signals {
@@ -555,7 +557,7 @@ impl<C: Clock> Writer for LocklessWriter<C> {
     fn record(&self, staged: &mut Staged) -> RecordOutcome {
         let Some(ring) = self.buffers.get(current_cpu()) else { return RecordOutcome::Lost };
         let buffer = ring.buffer();
-        // The check comes after the compare-and-swap, as with claims.
+        // The check follows the compare-and-swap, as for claims.
         let goes_on = || self.generation.load(Ordering::SeqCst) == GENERATION;
         let now = || self.clock.now_in_order();
         let reserved = buffer.reserve(ring.map(), now, goes_on, (ID, staged.body_bytes, 0));

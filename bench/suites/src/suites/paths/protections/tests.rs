@@ -35,12 +35,12 @@ fn every_way_records_every_event_once() {
             let contender =
                 Contender::new(protection, scale_for_threads(1), CounterClock::calibrated())
                     .expect("buffers");
-            // Somewhat less than a ring has.
+            // Somewhat fewer events than a ring can hold.
             let events = 6 * 4000 / (4 + body_bytes as u64);
             let did = emit_numbers(&contender, &mut Staged::new(0, body_bytes), 0..events);
             assert!(did.iter().all(|did| *did != RecordOutcome::Lost), "{protection:?}");
             let switches = did.iter().filter(|did| **did == RecordOutcome::Switched).count();
-            // More, if the thread was moved.
+            // There are more switches if the thread was moved to another CPU.
             assert!(switches >= 6, "{protection:?}: {switches} switches");
             let found = contender.find(body_bytes).expect("records");
             let records: u64 = found.iter().map(|found| found.records).sum();
@@ -58,7 +58,7 @@ fn what_is_left_of_a_long_run_is_its_end_without_a_gap() {
         for events in [0..30_000, 30_000..60_000, 60_000..100_000] {
             let did = emit_numbers(&contender, &mut staged, events);
             assert!(did.iter().all(|did| *did != RecordOutcome::Lost), "{protection:?}");
-            // Looking does not disturb.
+            // A search does not change the buffers.
             contender.find(4).expect("records");
         }
         emit_numbers(&contender, &mut staged, 100_000..100_001);
@@ -83,7 +83,7 @@ fn threads_share_the_buffers_of_cpus() {
             let all: Vec<_> = (0..8).map(|n| scope.spawn(move || run(n))).collect();
             all.into_iter().flat_map(|thread| thread.join().expect("events")).collect()
         });
-        // Claims are lost if the owners of all regions sleep.
+        // A claim is lost if the owners of all regions sleep.
         let recorded = did.iter().filter(|did| **did != RecordOutcome::Lost).count() as u64;
         assert!(
             recorded == 8 * EVENTS || protection == ProtectionKind::Claim && recorded > 0,

@@ -16,7 +16,7 @@ use crate::read::metadata::node::{
 /// Greatest alignment, in bits.
 const ALIGNMENT_MAX: u64 = 4096;
 
-/// Names of origins of field locations, in the order of the resolver's scopes.
+/// Names of field location origins, in the order of the resolver's scopes.
 const LOCATION_ORIGINS: [&str; 6] = [
     "packet-header",
     "packet-context",
@@ -27,7 +27,7 @@ const LOCATION_ORIGINS: [&str; 6] = [
 ];
 
 impl FragmentReader {
-    /// A field class, or the name of one.
+    /// Parses a field class, or the name of one.
     pub(crate) fn field_class(&self, value: &Value) -> Parsed<Arc<Node>> {
         if let Value::String(name) = value {
             let unknown = || self.error(MetadataProblem::UnknownType(name.clone()));
@@ -103,7 +103,7 @@ impl FragmentReader {
         }
     }
 
-    /// Returns true for big endian, and true if the bits are reversed.
+    /// Returns true if the number is big-endian, and true if its bits are reversed.
     fn order(&self, object: Object<'_>) -> Parsed<(bool, bool)> {
         let big_endian = match object.text("byte-order")? {
             "big-endian" => true,
@@ -137,7 +137,7 @@ impl FragmentReader {
         })
     }
 
-    /// An integer, or an enumeration if it has mappings.
+    /// Returns an integer, or an enumeration if `object` has mappings.
     fn integer(&self, object: Object<'_>, integer: IntegerNode) -> Parsed<NodeKind> {
         let base = match object.optional_unsigned("preferred-display-base")? {
             None | Some(10) => Base::Decimal,
@@ -160,10 +160,10 @@ impl FragmentReader {
         })
     }
 
-    /// Names of values and their ranges, in the order in which babeltrace2 shows them.
+    /// Parses names of values with their ranges, in babeltrace2's display order.
     fn mappings(&self, object: Object<'_>) -> Parsed<Arc<[Mapping]>> {
         let labels = self.labels(object, "mappings")?;
-        // One table holds the JSON object, another one what is made of it.
+        // Babeltrace2 puts the labels into two tables in turn: the JSON object, and its own labels.
         let tables = (0..2).fold(labels, |labels, _| {
             let names: Vec<&str> = labels.iter().map(|mapping| mapping.label.as_str()).collect();
             libstdcxx_table_order(&names).into_iter().map(|index| labels[index].clone()).collect()
@@ -171,15 +171,15 @@ impl FragmentReader {
         Ok(Arc::from(tables))
     }
 
-    /// Names of bits and their ranges, in the order of the names' bytes, which is also that in
-    /// which babeltrace2 shows them.
+    /// Parses names of bits with their ranges, in the order of the names' bytes, which is also
+    /// babeltrace2's display order.
     fn flags(&self, object: Object<'_>) -> Parsed<Arc<[Mapping]>> {
         let mut labels = self.labels(object, "flags")?;
         labels.sort_by(|a, b| a.label.cmp(&b.label));
         Ok(Arc::from(labels))
     }
 
-    /// Names and ranges of values or of bits.
+    /// Parses names with the ranges of their values or bits.
     fn labels(&self, object: Object<'_>, name: &str) -> Parsed<Vec<Mapping>> {
         let Some(mappings) = object.optional_object(name)? else { return Ok(Vec::new()) };
         let mapping = |(label, ranges): (&String, &Value)| {
@@ -188,7 +188,7 @@ impl FragmentReader {
         mappings.properties().map(mapping).collect()
     }
 
-    /// Closed ranges, as two's complement.
+    /// Parses closed ranges, as two's complement.
     fn ranges(&self, object: Object<'_>, name: &str, value: &Value) -> Parsed<Vec<(u64, u64)>> {
         let bound = |value: &Value| value.as_u64().or(value.as_i64().map(|bound| bound as u64));
         let range = |range: &Value| match range.as_array().map(Vec::as_slice) {
@@ -271,7 +271,7 @@ impl FragmentReader {
 
     fn optional(&self, object: Object<'_>) -> Parsed<NodeKind> {
         let name = "selector-field-ranges";
-        // Of a truth, all but 0 is true.
+        // For a boolean selector, every value but 0 is true.
         let ranges = match object.get(name) {
             Some(ranges) => self.ranges(object, name, ranges)?,
             None => vec![(1, u64::MAX)],
@@ -303,7 +303,7 @@ impl FragmentReader {
         Ok(NodeKind::Variant { tag, options: Arc::from(options), optional: false })
     }
 
-    /// A field location (§5.3.1).
+    /// Parses a field location (§5.3.1).
     fn location(&self, object: Object<'_>, name: &str) -> Parsed<Reference> {
         let location = object.optional_object(name)?.ok_or_else(|| object.property_error(name))?;
         let scope = match location.optional_text("origin")? {
@@ -317,7 +317,7 @@ impl FragmentReader {
         for element in location.array("path")? {
             match element {
                 Value::String(member) => path.push(format!("_{member}")),
-                // Back to the structure around: out of the one that was just gone into, if any.
+                // Leads to the parent structure: undoes the last step into a structure, if any.
                 Value::Null if path.pop().is_some() => {}
                 Value::Null if scope.is_none() => above += 1,
                 _ => return Err(location.property_error("path")),
@@ -331,12 +331,12 @@ impl FragmentReader {
     }
 }
 
-/// An integer of as many bytes as it takes.
+/// Returns an integer of variable length.
 fn variable_length_integer(signed: bool) -> IntegerNode {
     IntegerNode { signed, variable: true, alignment: 8, ..IntegerNode::new(64) }
 }
 
-/// Gives an integer a role (§5.3.3); whether there is such a role.
+/// Sets the role of an integer (§5.3.3); returns false if the role is unknown.
 fn set_role(integer: &mut IntegerNode, role: &str) -> bool {
     integer.role = match role {
         "packet-magic-number" => Role::Magic,

@@ -1,8 +1,8 @@
-//! Metadata of CTF 2 (CTF2-SPEC-2.0, §5): fragments of JSON, each behind a record separator.
+//! Metadata of CTF 2 (CTF2-SPEC-2.0, §5): JSON fragments, each after a record separator.
 //!
-//! They become the same [`Document`] that TSDL becomes, and are compiled by the same resolver.
-//! Names of members and options get an underscore in front, which showing them takes off again:
-//! in CTF 2 a name is shown as it stands.
+//! The fragments become the same [`Document`] as TSDL, and the same resolver compiles it. Names of
+//! members and options get a leading underscore, which the display removes again: CTF 2 shows names
+//! unchanged.
 
 mod field;
 mod order;
@@ -22,10 +22,10 @@ use crate::read::trace::{ClockClass, TraceName};
 
 /// Byte before each fragment (RFC 7464).
 const RECORD_SEPARATOR: u8 = 0x1e;
-/// Namespaces in which babeltrace2 and LTTng put attributes for which CTF 2 has no property; the
-/// first that has the attribute counts.
+/// Namespaces in which babeltrace2 and LTTng put attributes for which CTF 2 has no property. The
+/// first namespace with the attribute applies.
 const ATTRIBUTE_SPACES: [&str; 2] = ["babeltrace.org,2020", "lttng.org,2009"];
-/// Levels of events by the names that babeltrace2 gives them; their numbers are LTTng's.
+/// Log levels by babeltrace2's names; the index is LTTng's number.
 const LOG_LEVEL_NAMES: [&str; 15] = [
     "emergency",
     "alert",
@@ -46,12 +46,12 @@ const LOG_LEVEL_NAMES: [&str; 15] = [
 
 type Parsed<T> = Result<T, MetadataError>;
 
-/// Returns true if metadata is that of CTF 2.
+/// Returns true if the metadata is in CTF 2's format.
 pub(crate) fn is_version_2(text: &[u8]) -> bool {
     text.first() == Some(&RECORD_SEPARATOR)
 }
 
-/// Reads the fragments.
+/// Reader of JSON fragments.
 struct FragmentReader {
     document: Document,
     aliases: HashMap<String, Arc<Node>>,
@@ -152,7 +152,7 @@ impl FragmentReader {
                     Value::String(text) => EnvironmentValue::Text(text.clone()),
                     value => match value.as_i64() {
                         Some(number) => EnvironmentValue::Number(number),
-                        // Beyond what any reader keeps.
+                        // Larger than any reader stores.
                         None if value.is_u64() => continue,
                         None => return Err(object.property_error("environment")),
                     },
@@ -229,13 +229,13 @@ impl FragmentReader {
         Ok(())
     }
 
-    /// The structure of a scope, if the fragment has it.
+    /// Parses the structure of a scope, if the fragment has it.
     fn scope(&self, object: Object<'_>, name: &str) -> Parsed<Option<Arc<Node>>> {
         object.get(name).map(|value| self.field_class(value)).transpose()
     }
 }
 
-/// A text among user attributes, which may be anything.
+/// Finds a text among user attributes, which may be any JSON.
 fn find_attribute<'json>(attributes: Option<&'json Value>, name: &str) -> Option<&'json str> {
     let text = |space| attributes?.get(space)?.get(name)?.as_str();
     ATTRIBUTE_SPACES.into_iter().find_map(text)

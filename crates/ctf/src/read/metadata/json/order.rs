@@ -1,12 +1,12 @@
 //! The order in which babeltrace2 shows several labels of one value.
 //!
-//! JSON's objects have no order. babeltrace2 2.1 keeps them, and then the labels, in C++'s
-//! `std::unordered_map`, and shows labels in the order of that table. So that the text is the
-//! same, this is the order of libstdc++'s: its hash (MurmurHash64A with a fixed seed), its numbers
-//! of buckets, and the place that an element gets, which is before all others of its bucket, or,
-//! in an empty one, before all others.
+//! JSON objects have no order. Babeltrace2 2.1 keeps the objects, and then the labels, in C++'s
+//! `std::unordered_map`, and shows labels in the order of that table. For equal output, this module
+//! reproduces libstdc++'s order: its hash (MurmurHash64A with a fixed seed), its bucket counts, and
+//! its place of insertion. A new element precedes all others of its bucket; in an empty bucket, it
+//! precedes all others of the table.
 
-/// The numbers of buckets that a growing table goes through. Beyond the last, no trace has labels.
+/// Bucket counts of a growing table. No trace has more labels than the last count.
 const BUCKET_COUNTS: [usize; 12] =
     [13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043];
 /// libstdc++'s seed of `std::hash`.
@@ -15,18 +15,17 @@ const HASH_MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
 /// Position before a table's first element: the start of an empty list.
 const LIST_HEAD: usize = 0;
 
-/// A table: a list of elements, in which those of a bucket stand together.
+/// A hash table: a list of elements in which the elements of a bucket are adjacent.
 struct HashTable {
     hashes: Vec<u64>,
-    /// The element after each element, counted from 1, and at [`LIST_HEAD`] the first; 0 is the
-    /// end.
+    /// Successor of each element, counted from 1; the first element at [`LIST_HEAD`]; 0 at the end.
     next: Vec<usize>,
-    /// The element before the first element of each bucket.
+    /// Predecessor of the first element of each bucket.
     before: Vec<Option<usize>>,
 }
 
 impl HashTable {
-    /// Puts an element in.
+    /// Inserts an element.
     fn insert(&mut self, element: usize) {
         let bucket = self.bucket(element);
         if let Some(before) = self.before[bucket] {
@@ -46,13 +45,13 @@ impl HashTable {
         (self.hashes[element] % self.before.len() as u64) as usize
     }
 
-    /// The elements in their order.
+    /// Returns the elements in the table's order.
     fn elements(&self) -> Vec<usize> {
         let next = |&element: &usize| Some(self.next[element]).filter(|&next| next != 0);
         std::iter::successors(next(&LIST_HEAD), next).collect()
     }
 
-    /// Gives it so many buckets.
+    /// Rehashes the table to `buckets` buckets.
     fn grow(&mut self, buckets: usize) {
         let elements = self.elements();
         self.next[LIST_HEAD] = 0;
@@ -61,8 +60,8 @@ impl HashTable {
     }
 }
 
-/// In which order a table holds what was put into it in the order of `names`, which are all
-/// different: indexes of `names`.
+/// Returns the order in which a table holds `names`, inserted in the given order and all different,
+/// as indexes of `names`.
 pub(crate) fn libstdcxx_table_order(names: &[&str]) -> Vec<usize> {
     let hashes = std::iter::once(0).chain(names.iter().map(|name| murmur_hash(name.as_bytes())));
     let next = vec![0; names.len() + 1];

@@ -1,4 +1,4 @@
-//! Properties of JSON objects, checked.
+//! JSON objects with checked access to their properties.
 
 use serde_json::{Map, Value};
 
@@ -20,7 +20,7 @@ impl<'json> Object<'json> {
         Ok(Self { map, place })
     }
 
-    /// The error that a property is not what it must be, or is missing.
+    /// Returns the error for a missing or invalid property.
     pub(crate) fn property_error(&self, name: &str) -> MetadataError {
         MetadataError::at(self.place, MetadataProblem::Property(name.to_owned()))
     }
@@ -79,8 +79,8 @@ impl<'json> Object<'json> {
         self.get(name).map(read).transpose()
     }
 
-    /// Refuses metadata with extensions: they may change anything, so a reader that does not know
-    /// them must not go on (§5.1).
+    /// Refuses metadata with extensions: they may change the meaning of anything, so a reader that
+    /// does not know them must stop (§5.1).
     pub(crate) fn refuse_extensions(&self) -> Parsed<()> {
         let Some(spaces) = self.optional_object("extensions")? else { return Ok(()) };
         for (space, extensions) in spaces.properties() {

@@ -1,5 +1,5 @@
-//! CTF 2 held against CTF 1.8: types of all kinds described in both languages give the same
-//! values of the same bytes.
+//! Comparison of CTF 2 with CTF 1.8: types of all kinds, described in both languages, must decode
+//! the same bytes to the same values.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::read::{
     Event, EventClass, Member, Trace, Value as FieldValue, VariantOption, read_stream,
 };
 
-/// The scopes of an event, by the names of their origins.
+/// Scopes of an event, by the names of their origins.
 type Scopes<'trace> = [(&'static str, Option<&'trace Type>); 6];
 
 fn byte_order_name(big_endian: bool) -> &'static str {
@@ -50,7 +50,7 @@ fn ranges_to_json(ranges: &[(u64, u64)], signed: bool) -> Value {
     ranges.iter().map(|&(first, last)| json!([bound(first), bound(last)])).collect()
 }
 
-/// The path of the integer that has a slot.
+/// Returns the path of the integer with slot `slot`.
 fn slot_path(kind: &Type, slot: usize) -> Option<Vec<String>> {
     match kind {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
@@ -153,7 +153,7 @@ fn event_scopes<'trace>(trace: &'trace Trace, event: Option<&'trace EventClass>)
     ]
 }
 
-/// The metadata of CTF 2 that describes what `trace`'s does.
+/// Translates the metadata of `trace` to CTF 2.
 fn translate_to_ctf2(trace: &Trace) -> String {
     let stream = &trace.streams[0];
     let of = |index: usize, event| {
@@ -191,7 +191,7 @@ fn translate_to_ctf2(trace: &Trace) -> String {
     fragments.iter().map(|fragment| format!("\x1e{fragment:#}\n")).collect()
 }
 
-/// Labels of a value are in another order in CTF 2: see `order.rs`.
+/// Sorts labels of a value, which CTF 2 returns in another order: see `order.rs`.
 fn sort_labels(event: &mut Event) {
     fn sort_value_labels(value: &mut FieldValue) {
         match value {
@@ -228,7 +228,7 @@ fn the_same_types_in_both_languages_give_the_same_values() {
             read
         };
         let (first, second) = (read(&first), read(&second));
-        // As text, because what is no number is not equal to itself.
+        // Compared as text, because NaN is not equal to itself.
         let (first, second) = (format!("{first:?}"), format!("{second:?}"));
         assert_eq!(first, second, "seed {seed}\n{tsdl}\n{json}");
         events += first.matches("Event {").count();

@@ -1,12 +1,12 @@
-//! Records of tracefs, written as the packets of a trace: converted, filtered, sorted.
+//! Packets of a trace, made from tracefs records: converted, filtered and sorted.
 //!
-//! Filters with state have to evaluate the records of all CPUs in the order of time, as a reader of
-//! the trace would: so records wait in queues until no earlier one can arrive
-//! ([`PacketOutput::process_until`]). Without such filters no record waits.
+//! Filters with state must evaluate the records of all CPUs in the order of time, like a reader of
+//! the trace. So records wait in queues until no earlier record can arrive
+//! ([`PacketOutput::process_until`]). Without filters with state no record waits.
 //!
-//! Packets of a flight recorder are held in memory, up to the size of the kernel's buffer, each
-//! with a number. Reading the kernel's buffer empties it, and the next snapshot needs the same
-//! events again, in the same packets, so that a merge of snapshots has each once.
+//! A flight recorder's packets are held in memory, each with a number, up to the size of the
+//! kernel's buffer. Reading the kernel's buffer empties it. But the next snapshot needs the same
+//! events in the same packets, so that a merge of snapshots has each event once.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -28,29 +28,29 @@ use crate::trace::layout::{self, Trace};
 use crate::trace::loss_history::Losses;
 use crate::trace::stream::{Packet, Stream, StreamId};
 
-/// Most bytes of a packet.
+/// Highest size of a packet, in bytes.
 const PACKET_BYTES_MAX: usize = 1 << 16;
-/// Most bytes that wait of one CPU; beyond that no more is read: the kernel's buffer has space, and
-/// counts events that find none.
+/// Most bytes of one CPU's waiting records. Beyond that, records stay in the kernel's buffer, which
+/// counts events that find no space.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
-/// Most changes of filters while earlier records wait to be read; beyond that the oldest filters
-/// are forgotten.
+/// Most former filters that are kept for earlier records that are still unread; beyond that, the
+/// oldest are dropped.
 const FORMER_FILTERS_MAX: usize = 16;
 
-/// A trace that records are written to.
+/// Trace to which records are written as packets.
 #[derive(Debug)]
 pub(super) struct PacketOutput {
     pub(super) trace: Trace,
     converter: Arc<Converter>,
-    /// The state of its filters.
+    /// State of the filters in `converter`.
     memory: FilterState,
-    /// Former filters for records of their time, the oldest first.
+    /// Former filters for records of their time, oldest first.
     former: VecDeque<FormerFilters>,
-    /// True if records wait for their turn.
+    /// True if records wait in queues until they can be sorted by time.
     is_ordered: bool,
-    /// Time before which nothing was recorded.
+    /// Time of the beginning: nothing was recorded before.
     pub(super) begin_ts: u64,
-    /// In a flight recorder, the most bytes written by the kernel that are held of each CPU.
+    /// In a flight recorder, the most bytes of kernel records that are held for each CPU.
     held_bytes: Option<u64>,
     tracefiles: Tracefiles,
     pub(super) streams: Vec<CpuStream>,
@@ -58,7 +58,7 @@ pub(super) struct PacketOutput {
     record: Vec<u8>,
 }
 
-/// The filters for records from before `until_ts`.
+/// Filters for records from before `until_ts`.
 #[derive(Debug)]
 struct FormerFilters {
     until_ts: u64,
@@ -66,25 +66,25 @@ struct FormerFilters {
     memory: FilterState,
 }
 
-/// A CPU's stream, and the packet that is next in it.
+/// Stream of a CPU, and the packet that is written to it next.
 #[derive(Debug, Default)]
 pub(super) struct CpuStream {
     cpu: u32,
     stream: Option<Stream>,
     packet: PacketBuffer,
     queue: RecordQueue,
-    /// Time of the latest record that was read of it, waiting or not.
+    /// Time of the latest record that was read from this CPU, waiting or not.
     last_ts: u64,
     /// Losses that the kernel reports.
     pub(super) stats: BufferStats,
-    /// Events lost before their page, by the pages' counts.
+    /// Number of events that the kernel lost before a page, by the counts in the pages.
     pub(super) missed: u64,
-    /// Events that could not be written because the disk was full.
+    /// Number of events that could not be written because the disk was full.
     pub(super) unwritten: u64,
     pub(super) written: u64,
     pub(super) damaged: u64,
     held: HeldPackets,
-    /// The part of [`Self::lost`] that packets report.
+    /// The losses of [`Self::lost`] that packets have reported.
     losses: Losses<u64>,
 }
 
@@ -92,15 +92,15 @@ pub(super) struct CpuStream {
 #[derive(Debug, Clone, Default)]
 pub(super) struct HeldPackets {
     packets: VecDeque<Arc<HeldPacket>>,
-    /// Number of the next.
+    /// Number of the next packet.
     number: u64,
     /// Number of overwritten events when the latest packet was added.
     reported_overwritten: u64,
-    /// Bytes that the kernel wrote for these records.
+    /// Size of these packets' records in the kernel's buffer, in bytes.
     raw_bytes: u64,
     pub(super) bytes: u64,
     pub(super) events: u64,
-    /// Events in packets that made room for newer ones.
+    /// Number of events in packets that were dropped for newer packets.
     gone: u64,
 }
 
@@ -110,7 +110,7 @@ struct HeldPacket {
     packet: PacketBuffer,
 }
 
-/// Records that wait, in the order of time.
+/// Records that wait to be sorted, in the order of time.
 #[derive(Debug, Default)]
 struct RecordQueue {
     waiting: VecDeque<QueuedRecord>,
@@ -127,8 +127,8 @@ struct QueuedRecord {
 }
 
 impl PacketOutput {
-    /// Makes the output to this trace, from these CPUs; a flight recorder holds so many bytes of
-    /// each.
+    /// Creates the output to this trace, from these CPUs. A flight recorder holds at most
+    /// `held_bytes` bytes of each CPU.
     pub(super) fn new(
         trace: Trace,
         converter: Arc<Converter>,
@@ -150,15 +150,15 @@ impl PacketOutput {
         }
     }
 
-    /// Adds events from here on.
+    /// Adds the new events of `converter`, from now on.
     pub(super) fn extend(&mut self, converter: Arc<Converter>) {
         converter.extend_state(&mut self.memory);
         self.is_ordered |= converter.has_state();
         self.converter = converter;
     }
 
-    /// Replaces the filters for records from now on; earlier records, which may be read later, are
-    /// tested by the former filters.
+    /// Replaces the filters for records from now on. The former filters still test earlier records,
+    /// which may be read later.
     pub(super) fn replace_filters(&mut self, converter: Arc<Converter>) {
         let (memory, until_ts) = (converter.new_state(), monotonic_ns());
         self.is_ordered |= converter.has_state();
@@ -171,7 +171,7 @@ impl PacketOutput {
     }
 
     /// Undoes the latest [`Self::replace_filters`]: restores the former filters with their state.
-    /// If the former filters are no longer kept, they start with a new state.
+    /// Former filters that are no longer kept start with a new state.
     pub(super) fn restore_filters(&mut self, converter: Arc<Converter>) {
         let is_it = |former: &mut FormerFilters| Arc::ptr_eq(&former.converter, &converter);
         match self.former.pop_back_if(is_it) {
@@ -180,17 +180,17 @@ impl PacketOutput {
         }
     }
 
-    /// Notes that all records from before then were read.
+    /// Notes that all records before `until_ts` were read; drops the filters for these records.
     pub(super) fn mark_read_until(&mut self, until_ts: u64) {
         self.former.retain(|former| former.until_ts > until_ts);
         let is_waiting = self.streams.iter().any(|stream| !stream.queue.waiting.is_empty());
-        // New records must not overtake those that wait.
+        // New records must not overtake waiting records.
         if self.former.is_empty() && !is_waiting {
             self.is_ordered = self.converter.has_state();
         }
     }
 
-    /// Returns true if filters pass the record in [`Self::record`].
+    /// Returns true if the filters pass the record in [`Self::record`].
     fn passes_filters(&self, converted: &Converted, occurrence: Occurrence) -> bool {
         let former = self.former.iter().find(|former| occurrence.time_ns < former.until_ts);
         let (converter, memory) =
@@ -198,11 +198,11 @@ impl PacketOutput {
         converter.passes(converted, &self.record, occurrence, memory)
     }
 
-    /// Takes a page of the CPU in this place.
+    /// Processes a page of the CPU with index `place`.
     ///
     /// # Errors
     ///
-    /// If it cannot be written; the resulting losses are counted.
+    /// If a packet cannot be written; the resulting losses are counted.
     pub(super) fn process_page(
         &mut self,
         place: usize,
@@ -246,21 +246,21 @@ impl PacketOutput {
         written
     }
 
-    /// Returns true if the CPU in this place can be read: the queue of its records is not too long.
+    /// Returns true if more of the CPU with index `place` can be read: its queue is not too long.
     pub(super) fn has_room(&self, place: usize) -> bool {
         self.streams[place].queue.bytes.len() <= QUEUE_BYTES_MAX
     }
 
-    /// Returns the time of the latest record that was read of the CPU in this place.
+    /// Returns the time of the latest record that was read from the CPU with index `place`.
     pub(super) fn last_ts(&self, place: usize) -> u64 {
         self.streams[place].last_ts
     }
 
-    /// Filters the records up to `until_ts`, before which no further record arrives.
+    /// Filters the records up to `until_ts`; no earlier record arrives after this call.
     ///
     /// # Errors
     ///
-    /// See [`Self::process_page`].
+    /// If a packet cannot be written; the resulting losses are counted.
     pub(super) fn process_until(&mut self, until_ts: u64) -> io::Result<()> {
         let next = |(place, stream): (usize, &CpuStream)| {
             stream.queue.waiting.front().map(|waiting| Reverse((waiting.timestamp, place)))
@@ -304,8 +304,8 @@ impl PacketOutput {
         written
     }
 
-    /// Writes the CPU's packet, if there is anything in it, or holds it. One that cannot be written
-    /// is tried again.
+    /// Writes the CPU's packet, or holds it in a flight recorder, unless it is empty. A failed
+    /// write is tried again later.
     pub(super) fn flush_packet(&mut self, place: usize) -> io::Result<()> {
         let stream = &mut self.streams[place];
         let mut packet = stream.packet.take();
@@ -317,7 +317,7 @@ impl PacketOutput {
             stream.held.add(packet, overwritten, bytes_max);
             return Ok(());
         }
-        // The number of packets that they would have filled is unknown.
+        // Add one: the number of packets that overwritten events would have filled is unknown.
         let missing = u64::from(stream.stream.is_none() && stream.overwritten() > 0);
         let length = packet.bytes.len();
         let written = self.append_packet(place, &mut packet, missing);
@@ -348,8 +348,8 @@ impl PacketOutput {
         Ok(())
     }
 
-    /// Writes the packets that are held of a CPU, but for those that ended before `since_ts`; from
-    /// the first on that cannot be written they are lost.
+    /// Writes a CPU's held packets, except those that ended before `since_ts`. If a packet cannot
+    /// be written, it and all later packets are lost.
     pub(super) fn write_held(
         &mut self,
         place: usize,
@@ -372,7 +372,7 @@ impl PacketOutput {
         written
     }
 
-    /// Returns the packets that are held of the CPU in this place.
+    /// Returns the held packets of the CPU with index `place`.
     pub(super) fn held_packets(&self, place: usize) -> &HeldPackets {
         &self.streams[place].held
     }
@@ -390,8 +390,8 @@ impl PacketOutput {
         of.stream.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Counts the records of the CPU that wait, here and in the kernel's buffer, as lost: they
-    /// cannot be written any more.
+    /// Counts the CPU's waiting records, here and in the kernel's buffer, as lost: they cannot be
+    /// written any more.
     pub(super) fn count_unwritten_as_lost(&mut self, place: usize) {
         let stream = &mut self.streams[place];
         let waiting = mem::take(&mut stream.queue).waiting.len() as u64;
@@ -399,8 +399,8 @@ impl PacketOutput {
         stream.unwritten = rest.into_iter().fold(stream.unwritten, u64::saturating_add);
     }
 
-    /// Removes the largest of the streams' last packets from the trace, so that there is space for
-    /// reports of losses. Its events are lost. Returns true if there was one.
+    /// Removes the largest of the streams' last packets from the trace, to make space for reports
+    /// of losses. Its events are lost. Returns true if there was a packet.
     pub(super) fn drop_largest_packet(&mut self) -> bool {
         let largest = |of: &&mut CpuStream| of.stream.as_ref()?.last_packet_bytes();
         let Some(of) = self.streams.iter_mut().max_by_key(largest) else { return false };
@@ -412,7 +412,7 @@ impl PacketOutput {
         true
     }
 
-    /// Writes the losses at the end of the CPU's stream.
+    /// Writes the loss count at the end of the CPU's stream.
     pub(super) fn close_stream(&mut self, place: usize) -> io::Result<()> {
         let stream = &self.streams[place];
         let discarded = stream.lost();
@@ -427,20 +427,20 @@ impl PacketOutput {
         stream.append(&mut empty, &packet)
     }
 
-    /// Extends all streams until then ([`Stream::extend`]).
+    /// Extends all streams until `end_ts` ([`Stream::extend`]).
     pub(super) fn extend_streams(&mut self, end_ts: u64) {
         let streams = self.streams.iter_mut().filter_map(|of| of.stream.as_mut());
         streams.for_each(|stream| stream.extend(end_ts));
     }
 
-    /// Discards the recorded events, but not the state of filters.
+    /// Discards the recorded events, but keeps the state of filters.
     pub(super) fn discard_recorded(&mut self) {
         for stream in &mut self.streams {
             *stream = CpuStream { cpu: stream.cpu, ..CpuStream::default() };
         }
     }
 
-    /// Returns the bytes of the trace.
+    /// Returns the size of the trace's streams and metadata, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         let of_streams = self.streams.iter().filter_map(|one| one.stream.as_ref());
         of_streams.map(Stream::bytes).fold(self.trace.metadata.bytes(), u64::saturating_add)
@@ -456,7 +456,7 @@ impl CpuStream {
         self.stats.overwritten.max(self.missed).saturating_add(self.held.gone)
     }
 
-    /// Returns the number of events in files that were deleted for newer ones.
+    /// Returns the number of events in files that were deleted for newer files.
     pub(super) fn deleted(&self) -> u64 {
         self.stream.as_ref().map_or(0, Stream::deleted)
     }
@@ -464,7 +464,7 @@ impl CpuStream {
 
 impl HeldPackets {
     fn add(&mut self, packet: PacketBuffer, overwritten: u64, bytes_max: u64) {
-        // The number of packets that they would have filled is unknown.
+        // Add one: the number of packets that overwritten events would have filled is unknown.
         self.number +=
             u64::from(overwritten > mem::replace(&mut self.reported_overwritten, overwritten));
         self.raw_bytes += packet.raw_bytes;
@@ -484,7 +484,7 @@ impl HeldPackets {
 }
 
 impl RecordQueue {
-    /// Times of a CPU do not go back, here or in packets.
+    /// Adds a record. A CPU's times never go back, neither in queues nor in packets.
     fn push(&mut self, timestamp: u64, (converted, raw_bytes): (Converted, usize), bytes: &[u8]) {
         self.last_ts = self.last_ts.max(timestamp);
         let (timestamp, length) = (self.last_ts, bytes.len());
@@ -500,14 +500,14 @@ impl RecordQueue {
     }
 }
 
-/// Records of the next packet, after space for its header.
+/// Records of the next packet, after space for the packet's header.
 #[derive(Debug, Default, Clone)]
 struct PacketBuffer {
     bytes: Vec<u8>,
-    /// Bytes that the kernel wrote for these records.
+    /// Size of these records in the kernel's buffer, in bytes.
     raw_bytes: u64,
     begin_ts: u64,
-    /// Time of the latest record, also of earlier packets.
+    /// Time of the latest record, including records of earlier packets.
     last_ts: u64,
     events: u64,
 }
@@ -517,8 +517,8 @@ impl PacketBuffer {
         self.events == 0 || self.bytes.len() + EXTENDED_BYTES + payload_bytes <= PACKET_BYTES_MAX
     }
 
-    /// Adds a record. The kernel's clock may step back a little between an event and one that
-    /// interrupts it; times here do not.
+    /// Adds a record. The kernel's clock may step back a little between an event and an event that
+    /// interrupts it; times in a packet never do.
     fn add(&mut self, timestamp: u64, id: u16, payload: &[u8]) {
         debug_assert!(payload.len() + EXTENDED_BYTES <= RECORD_BYTES_MAX, "as plans bound it");
         let timestamp = timestamp.max(self.last_ts);
@@ -545,7 +545,7 @@ impl PacketBuffer {
         self.events += 1;
     }
 
-    /// Takes the contents, and goes on empty.
+    /// Returns the contents, and leaves an empty packet.
     fn take(&mut self) -> Self {
         let next = Self { last_ts: self.last_ts, ..Self::default() };
         mem::replace(self, next)

@@ -1,4 +1,4 @@
-//! Pages of made-up events, turned into packets: in the order of time, bounded, each once.
+//! Tests of packets made from pages of events: sorted by time, bounded, without duplicates.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ const EVENT_FORMAT: &str = "name: made_up\nID: 300\nformat:\n\
     \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
     \tfield:int number;\toffset:8;\tsize:4;\tsigned:1;\n\nprint fmt: \"\"\n";
 
-/// Returns a page with an event for each of these times and numbers.
+/// Returns a page with one event for each pair of time and number.
 fn encode_page(events: &[(u64, u32)]) -> Vec<u8> {
     let first = events.first().map_or(0, |&(time, _)| time);
     let mut bytes = first.to_le_bytes().to_vec();
@@ -62,7 +62,7 @@ fn make_output(folder: &Path, filter: &str, held_bytes: Option<u64>) -> (PacketO
     (output, PageFormat::parse(PAGE_FORMAT, ENTRY_FORMAT).expect("known"))
 }
 
-/// Returns the numbers in a packet: each record is header, thread, number.
+/// Returns the numbers in a packet; each record has a header, a thread id and a number.
 fn decode_numbers(packet: &PacketBuffer) -> Vec<u32> {
     let records = packet.bytes.get(PACKET_HEADER_BYTES..).unwrap_or_default();
     let number = |of: &[u8; 12]| u32::from_le_bytes([of[8], of[9], of[10], of[11]]);
@@ -73,7 +73,7 @@ fn decode_numbers(packet: &PacketBuffer) -> Vec<u32> {
 fn filters_that_remember_are_asked_in_the_order_of_time_of_all_cpus() {
     let folder = TemporaryFolder::new();
     let (mut output, format) = make_output(folder.path(), "made:up: count() % 3 == 0", None);
-    // Read one after the other; by time: 0, 10, 1, 2, 11, 3, 12, 13, 14.
+    // The pages are read one after the other. By time: 0, 10, 1, 2, 11, 3, 12, 13, 14.
     let first = [(100, 0), (300, 1), (400, 2), (600, 3)];
     let second = [(200, 10), (500, 11), (700, 12), (800, 13), (900, 14)];
     output.process_page(0, &encode_page(&first), &format).expect("it waits");
@@ -116,22 +116,22 @@ fn records_are_asked_what_was_asked_when_they_were_made() {
     };
     output.replace_filters(anew("2"));
     let then = output.former[0].until_ts;
-    // Read later, from before and after.
+    // Read records later, from before and after the change of filters.
     let both = [(then - 3, 1), (then - 2, 2), (then - 1, 3), (then, 4), (then + 1, 5)];
     assert_eq!(page(&mut output, &both), [2, 4, 5]);
-    // The new filter passes no more; undoing it restores the former one.
+    // The new filter passes no more records; undoing the change restores the former filter.
     assert_eq!(page(&mut output, &[(then + 2, 6)]), [] as [u32; 0]);
     output.restore_filters(Arc::clone(&before));
     assert!(Arc::ptr_eq(&before, &output.converter));
     assert_eq!(page(&mut output, &[(then + 3, 7), (then + 4, 8)]), [8]);
-    // Also where that is forgotten.
+    // Restoring also works when the former filter is no longer kept.
     output.replace_filters(anew("1"));
     output.mark_read_until(u64::MAX);
     output.restore_filters(Arc::clone(&before));
     assert!(Arc::ptr_eq(&before, &output.converter));
     output.mark_read_until(u64::MAX);
-    // The former filter is dropped once all earlier records are read; filters with state need no
-    // order from then on.
+    // The former filter is dropped once all earlier records are read; afterwards filters with state
+    // need no order.
     output.replace_filters(anew("1"));
     output.replace_filters(Arc::clone(&before));
     assert!(output.is_ordered && output.former.len() == 2);
@@ -158,7 +158,7 @@ fn a_flight_recorder_holds_the_newest_packets_and_each_once() {
     assert_eq!(recording.streams[0].overwritten(), 10);
     let last = held.packets.back().expect("packets");
     assert_eq!((last.number, decode_numbers(&last.packet)[0]), (3, 400));
-    // Events that the kernel overwrote before the next packet are a gap before it.
+    // Events that the kernel overwrote before the next packet count as a gap before that packet.
     let held = held.clone();
     recording.streams[0].stats.overwritten = 5;
     recording.process_page(0, &encode_page(&times(500)), &format).expect("it is held");
@@ -182,7 +182,7 @@ fn packets_are_bounded_and_their_times_do_not_go_back() {
             assert!(full.begin_ts <= full.last_ts);
             (before, packets) = (full.last_ts, packets + 1);
         }
-        // Every other one claims to be earlier.
+        // Every other record has an earlier time.
         packet.add(5000 + number - 100 * (number & 1), 7, &[0; 1000]);
     }
     assert_eq!((packets, packet.events), (3, 200 - 3 * 65));
