@@ -27,9 +27,9 @@
 //! the recorder may have found it set, and relied on it.)
 //!
 //! This process ends: a library notifies at most once for each event and slot, and a recorder's
-//! check sends no notification. A library need not wait while rules are rewritten, because their recorder
-//! corrects the event afterwards. Nor does it retry without bound: a library that repeatedly finds
-//! changed rules also leaves the event to the recorder.
+//! check sends no notification. A library need not wait while rules are rewritten, because their
+//! recorder corrects the event afterwards. Nor does it retry without bound: a library that
+//! repeatedly finds changed rules also leaves the event to the recorder.
 //!
 //! **Why no event has two bits for one channel,** which sites would record twice. A library loads
 //! the word, *then* reads the selection state, and changes the word by one exchange, which fails if

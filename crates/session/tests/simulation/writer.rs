@@ -99,13 +99,13 @@ pub(crate) enum At {
     Follow {
         slot: usize,
     },
-    /// As a constructor: load the enable word of an event.
+    /// Constructor: load the enable word of an event.
     Describe(Describe),
-    /// As a constructor: read the state that decides about the slot's bit.
+    /// Constructor: read the state that decides about the slot's bit.
     Read(Describe, u32),
-    /// As a constructor: change the word, if it is unchanged.
+    /// Constructor: change the word, if it is unchanged.
     Change(Describe, u32, u32),
-    /// As a constructor that is done with the event: enable the site.
+    /// Constructor, done with the event: enable the site.
     Aim {
         event: usize,
     },
