@@ -1,4 +1,4 @@
-//! The command line, declared once: parsing, help, manual pages and completions come from here.
+//! The declaration of the command line: the source of parsing, help, manual pages and completions.
 
 use std::ffi::OsString;
 
@@ -37,16 +37,16 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Reads the command line.
+    /// Parses this process's command line.
     ///
     /// # Errors
     ///
-    /// If it is wrong, or names something unknown; or if it requests help or the version.
+    /// If the command line is wrong; or if it requests help or the version.
     pub(crate) fn read() -> Result<Self, clap::Error> {
         Self::parse_words(std::env::args_os().collect())?.checked()
     }
 
-    /// Parses these words; `help` as a command is `--help` of what follows.
+    /// Parses a command line; replaces `help COMMAND` by `COMMAND --help`.
     pub(crate) fn parse_words(words: Vec<OsString>) -> Result<Self, clap::Error> {
         let command = with_short_pages(Self::command(), &COMMAND_GROUPS);
         let words = rewrite_help_command(&command, words);
@@ -54,12 +54,12 @@ impl Arguments {
         Self::from_arg_matches_mut(&mut matches)
     }
 
-    /// Refuses what each option alone allows, but not all of them together.
+    /// Rejects combinations of options that are valid separately.
     fn checked(self) -> Result<Self, clap::Error> {
         let Verb::Print(print) = &self.verb else { return Ok(self) };
         let Some(why) = print.refusal() else { return Ok(self) };
         let mut command = Self::command();
-        // So that the verb's usage has the command's name in front.
+        // Puts the command's name before the subcommand in the usage line.
         command.build();
         let verb = command.find_subcommand_mut("print");
         Err(verb.unwrap_or(&mut Self::command()).error(ErrorKind::ArgumentConflict, why))

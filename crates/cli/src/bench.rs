@@ -1,8 +1,8 @@
 //! `trackway bench`: starts the program `trackway-bench`, as git starts its commands.
 //!
-//! Main invariant: the laboratory, with the programs of others that it measures beside Trackway, is
-//! no part of the command that people install. All words after `bench` are `trackway-bench`'s; what
-//! they mean, and what help there is on them, it knows alone.
+//! Main invariant: the benchmark laboratory, which measures other programs beside Trackway, is not
+//! a part of the installed command. All words after `bench` are arguments of `trackway-bench`; only
+//! that program defines their meaning and their help.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -12,9 +12,9 @@ use std::process::Command;
 
 use anyhow::anyhow;
 
-/// The program.
+/// The name of the program.
 const BENCH_PROGRAM: &str = "trackway-bench";
-/// The command, as it is typed.
+/// The name of the subcommand.
 const BENCH_COMMAND: &str = "bench";
 
 /// Measure what tracing costs on this machine: starts trackway-bench.
@@ -42,8 +42,8 @@ impl Arguments {
     }
 }
 
-/// Returns the arguments of `trackway-bench` in the words of a command line of `trackway`, if it
-/// is one of `bench`, or asks for help on it. The options that every command has may be in front.
+/// Returns the arguments of `trackway-bench` from a command line of `trackway bench`, or of a
+/// request for its help; otherwise `None`. Common options may precede `bench`.
 pub(crate) fn extract_bench_arguments(words: &[OsString]) -> Option<Vec<OsString>> {
     let mut rest = words.iter().skip(1);
     let (mut common, mut is_help) = (Vec::new(), false);
@@ -64,7 +64,7 @@ pub(crate) fn extract_bench_arguments(words: &[OsString]) -> Option<Vec<OsString
     Some(found)
 }
 
-/// Becomes `trackway-bench` with these arguments; returns only if that fails.
+/// Replaces this process by `trackway-bench` with these arguments; returns only if that fails.
 pub(crate) fn exec_program(words: &[OsString]) -> anyhow::Error {
     let beside = std::env::current_exe().ok().map(|program| program.with_file_name(BENCH_PROGRAM));
     for program in beside.into_iter().chain(candidates_in_path(std::env::var_os("PATH").as_deref()))
@@ -78,7 +78,7 @@ pub(crate) fn exec_program(words: &[OsString]) -> anyhow::Error {
     anyhow!(BenchNotInstalled)
 }
 
-/// The program in the folders of `PATH`, one after the other.
+/// Returns the program's possible paths in the folders of `PATH`, in order.
 fn candidates_in_path(path: Option<&OsStr>) -> impl Iterator<Item = PathBuf> {
     let folders: Vec<PathBuf> = path.map(std::env::split_paths).into_iter().flatten().collect();
     folders
@@ -87,12 +87,12 @@ fn candidates_in_path(path: Option<&OsStr>) -> impl Iterator<Item = PathBuf> {
         .map(|folder| folder.join(BENCH_PROGRAM))
 }
 
-/// `trackway-bench` is not installed.
+/// The error that `trackway-bench` is not installed.
 #[derive(Debug)]
 pub(crate) struct BenchNotInstalled;
 
 impl BenchNotInstalled {
-    /// Returns what the user can do.
+    /// Returns advice for the user.
     pub(crate) const fn hint(&self) -> &'static str {
         "make build and make install of Trackway's sources build and install trackway-bench beside \
          trackway"

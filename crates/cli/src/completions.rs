@@ -31,8 +31,8 @@ pub(crate) fn run(arguments: Arguments, command: Command) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// Completes the words after `trackway bench` in bash, by the script of `trackway-bench`, which is
-/// taken from that program when it is needed first.
+/// Completes words after `trackway bench` in bash, with the script of `trackway-bench`, which is
+/// loaded from that program on first use.
 const BENCH_IN_BASH: &str = r#"
 _trackway_or_bench() {
     if [[ "${COMP_WORDS[1]}" == bench && $COMP_CWORD -gt 1 ]]; then

@@ -1,7 +1,7 @@
-//! Help pages: the groups of commands, and the headings of options.
+//! Help pages: groups of commands, and headings of options.
 //!
 //! Main invariant: a short page fits one screen, 39 lines of 80 columns and a prompt, and shows
-//! examples. Manual pages and completions are made from the full declaration.
+//! examples. Manual pages and completions are generated from the full declaration.
 
 use trackway_command_line::help::CommandGroup;
 
@@ -12,7 +12,7 @@ pub(crate) const WHERE: &str = "Where to write";
 pub(crate) const HOW_MUCH: &str = "How much to keep";
 pub(crate) const PROCESSES: &str = "Which processes";
 pub(crate) use trackway_command_line::help::HELP;
-/// Headings of `print` and `trim`.
+/// Headings of options of `print` and `trim`.
 pub(crate) const EVENTS: &str = "Which events";
 pub(crate) const FORM: &str = "How to print";
 
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
     use crate::arguments::Arguments;
 
-    /// A screen of 40 lines, less the prompt.
+    /// Most lines of a page: a screen of 40 lines, minus the prompt.
     const LINES_MAX: usize = 39;
     const COLUMNS: usize = 80;
 
@@ -50,7 +50,7 @@ mod tests {
         !argument.is_hide_set() && !argument.is_positional()
     }
 
-    /// Calls `check` with every command that is shown, and its name.
+    /// Calls `check` with the name and declaration of every visible command.
     fn for_each_command(command: &Command, check: &mut dyn FnMut(&str, Command)) {
         let name = command.get_bin_name().unwrap_or(command.get_name()).to_owned();
         check(&name, command.clone().term_width(COLUMNS));

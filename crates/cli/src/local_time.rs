@@ -1,14 +1,14 @@
-//! The local time zone, from the C library: the one place in the command that needs `unsafe`.
+//! Local time from the C library: the only module of the command that needs `unsafe`.
 
 use trackway_render::DateTime;
 
-/// Date and time of day in the local time zone (`TZ`) at `seconds` since 1970.
+/// Converts seconds since 1970 to date and time of day in the local time zone (`TZ`).
 pub(crate) fn to_local_date_time(seconds: i64) -> Option<DateTime> {
     let time: libc::time_t = seconds;
     let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
     // SAFETY: both pointers are to live variables of the right types; localtime_r reads the
-    // environment, which nothing in this program changes while it prints; if it answers, it has
-    // filled `parts`, and zeroed bytes were a valid `tm` before.
+    // environment, which nothing in this program changes while it prints; on success it has filled
+    // `parts`, and zeroed bytes were a valid `tm` before.
     let parts = unsafe {
         if libc::localtime_r(&raw const time, parts.as_mut_ptr()).is_null() {
             return None;
@@ -26,8 +26,8 @@ pub(crate) fn to_local_date_time(seconds: i64) -> Option<DateTime> {
     })
 }
 
-/// Seconds since 1970 at a date and time of day in the local time zone; of an hour that the clocks
-/// are put back for, whichever the C library takes.
+/// Converts a date and time of day in the local time zone to seconds since 1970. In the repeated
+/// hour of a clock change, the C library selects one of the two times.
 pub(crate) fn from_local_date_time(time: &DateTime) -> Option<i64> {
     // SAFETY: zeroed bytes are a valid `tm`.
     let mut parts: libc::tm = unsafe { std::mem::zeroed() };
@@ -38,7 +38,8 @@ pub(crate) fn from_local_date_time(time: &DateTime) -> Option<i64> {
     parts.tm_min = time.minute.into();
     parts.tm_sec = time.second.into();
     parts.tm_isdst = -1;
-    // SAFETY: `parts` is a live variable; as for localtime_r.
+    // SAFETY: `parts` is a live variable; nothing in this program changes the environment
+    // meanwhile.
     let seconds = unsafe { libc::mktime(&raw mut parts) };
     (seconds >= 0).then_some(seconds)
 }

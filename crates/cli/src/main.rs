@@ -1,4 +1,4 @@
-//! The `trackway` command: what is typed, turned into calls; errors printed once, here.
+//! The `trackway` command: parses the command line, calls commands, and prints errors once.
 #![deny(unsafe_code)]
 
 mod arguments;
@@ -42,7 +42,7 @@ use trackway_reader::OpenError;
 use arguments::{Arguments, Verb};
 use rights::NextCommands;
 
-/// The beginning of messages about errors.
+/// The prefix of error messages.
 const MESSAGE_PREFIX: &str = "trackway:";
 /// Output of `trackway` without arguments.
 const FIRST_COMMANDS: &str = "\
@@ -51,7 +51,7 @@ no command given. The first commands to try:
   trackway print DIR          # prints the events in that folder
   trackway list               # lists the events of running programs
 trackway --help lists all commands; trackway help COMMAND shows options and examples of one.";
-/// Exit status for a negative answer, as of damage found.
+/// Exit status for a negative answer, for example damage in a trace.
 const EXIT_NEGATIVE: u8 = 1;
 
 fn main() -> ExitCode {
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    // `record` does this by itself: its command is to find the signal as it was.
+    // `record` does this by itself, because its command must inherit the original signal action.
     if !matches!(arguments.verb, Verb::Record(_)) {
         trackway_sys::signal::ignore_size_limit();
     }
@@ -105,8 +105,8 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Help and version are data. Wrong usage of `record` ends with the exit status of its other
-/// errors, which differs from those of traced commands.
+/// Reports a usage error; help and version are no errors and go to standard output. For `record`,
+/// returns its own error status, which differs from those of traced commands.
 fn report_usage_error(error: &clap::Error) -> ExitCode {
     if let Some(status) = print_page(error) {
         return status;
@@ -127,7 +127,7 @@ fn report_usage_error(error: &clap::Error) -> ExitCode {
     ExitCode::from(if is_record && !is_page { record::EXIT_FAILED } else { EXIT_FAILED })
 }
 
-/// Becomes trackway-bench; returns the exit status if that fails.
+/// Replaces this process by trackway-bench; returns the exit status if that fails.
 fn start_bench(words: &[OsString]) -> ExitCode {
     let error = bench::exec_program(words);
     print_error(MESSAGE_PREFIX, &error);
@@ -137,7 +137,7 @@ fn start_bench(words: &[OsString]) -> ExitCode {
     ExitCode::from(EXIT_FAILED)
 }
 
-/// Returns true if root could do what failed, and this user is not root.
+/// Returns true if the command failed because this user is not root.
 fn needs_root(error: &anyhow::Error) -> bool {
     let is_for_rights =
         matches!(error.downcast_ref::<CatalogueError>(), Some(CatalogueError::PermissionDenied))
@@ -147,7 +147,7 @@ fn needs_root(error: &anyhow::Error) -> bool {
     is_for_rights && !trackway_recorder::is_root()
 }
 
-/// Prints an error for want of rights and the commands to try; the exit status of `record` for it.
+/// Prints an error about missing rights, and commands to try; returns the exit status for `record`.
 fn report_missing_rights(error: &anyhow::Error, next: &NextCommands) -> u8 {
     print_error(MESSAGE_PREFIX, error);
     print_hint("try one of these commands:");
@@ -157,7 +157,7 @@ fn report_missing_rights(error: &anyhow::Error, next: &NextCommands) -> u8 {
     record::EXIT_FAILED
 }
 
-/// Prints an error and what to do about it; the exit status of `record` for it.
+/// Prints an error and its hint; returns the exit status for `record`.
 fn report_error(error: &anyhow::Error) -> u8 {
     print_error(MESSAGE_PREFIX, error);
     if let Some(hint) = error.downcast_ref::<CatalogueError>().and_then(CatalogueError::hint) {

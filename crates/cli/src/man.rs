@@ -1,4 +1,4 @@
-//! `trackway man`: manual pages, made of the command line's declaration.
+//! `trackway man`: manual pages, generated from the command line's declaration.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     pub(crate) output: PathBuf,
 }
 
-/// Writes the manual pages of `command`; trackway-bench writes its own.
+/// Writes the manual pages of `command`, without those that trackway-bench writes.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! `trackway merge`: traces put together.
+//! `trackway merge`: writes several traces into one folder.
 
 use std::num::NonZero;
 use std::path::PathBuf;

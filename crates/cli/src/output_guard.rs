@@ -1,16 +1,15 @@
-//! Outputs that lie in what is read.
+//! Rejects outputs inside the inputs of a command.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Refuses a folder to write to that would be in one of those that are read: the next time it
-/// would be read, too.
+/// Rejects an output folder inside an input folder: the next command would read the output, too.
 ///
 /// # Errors
 ///
-/// If it is.
+/// If the output is inside an input.
 pub(crate) fn refuse_folder(output: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
-    // What is not there yet is in its nearest folder that is.
+    // A folder that does not exist yet is in its nearest existing ancestor.
     let place = output.ancestors().find_map(|path| fs::canonicalize(or_here(path)).ok());
     let is_in = |input: &&PathBuf| {
         let input = fs::canonicalize(input).ok();
@@ -22,11 +21,11 @@ pub(crate) fn refuse_folder(output: &Path, inputs: &[PathBuf]) -> anyhow::Result
     }
 }
 
-/// Refuses a file to write to that is, or would be taken for, a part of a trace.
+/// Rejects an output file that is, or would look like, a part of a trace.
 ///
 /// # Errors
 ///
-/// If it is.
+/// If the file is in a trace's folder.
 pub(crate) fn refuse_file(output: &Path) -> anyhow::Result<()> {
     let folder = or_here(output.parent().unwrap_or(output));
     let is_trace = |folder: &Path| folder.join("metadata").is_file();
@@ -35,7 +34,7 @@ pub(crate) fn refuse_file(output: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An empty path is the folder that we are in.
+/// Replaces an empty path by the current folder.
 fn or_here(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }

@@ -1,4 +1,4 @@
-//! Names of events that users ask for: as for `record`, and for events without a provider too.
+//! Patterns of event names in traces: as for `record`, and for events without a provider, too.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -10,19 +10,19 @@ use trackway_reader::{Input, UnmatchedFilter};
 use trackway_recorder::suggest_pattern;
 use trackway_schema::glob_matches;
 
-/// Patterns for events' names. A pattern without a colon is for the whole name, or for the
-/// provider. `!` in front excludes; patterns that only exclude do so from all events.
+/// Patterns of event names. A pattern without a colon matches the whole name, or the provider. A
+/// leading `!` excludes events; exclusions alone select all other events.
 pub(crate) struct Patterns<'a> {
     included: Vec<&'a str>,
     excluded: Vec<&'a str>,
 }
 
 impl<'a> Patterns<'a> {
-    /// Patterns as they were typed.
+    /// Creates patterns from the user's words.
     ///
     /// # Errors
     ///
-    /// If one is empty.
+    /// If a pattern is empty.
     pub(crate) fn new(patterns: &'a [String]) -> anyhow::Result<Self> {
         let (mut included, mut excluded) = (Vec::new(), Vec::new());
         for pattern in patterns {
@@ -36,7 +36,7 @@ impl<'a> Patterns<'a> {
         Ok(Self { included, excluded })
     }
 
-    /// Warns if no kind of event in `inputs` is selected: mostly a name is misspelt then.
+    /// Warns if no kind of event in `inputs` is selected, usually because a name is misspelt.
     pub(crate) fn warn_if_none<B>(
         &self,
         inputs: &[Input<B>],
@@ -57,13 +57,13 @@ impl<'a> Patterns<'a> {
     }
 }
 
-/// The names of all kinds of events.
+/// Returns the names of all kinds of events in `inputs`.
 fn event_names<B>(inputs: &[Input<B>]) -> impl Iterator<Item = &str> {
     let classes = inputs.iter().flat_map(|input| input.trace.streams());
     classes.flat_map(StreamClass::events).filter_map(EventClass::name)
 }
 
-/// Returns the message that a filter matches no kind of event in `inputs`, with the closest name.
+/// Returns a message that a filter matches no kind of event in `inputs`, with the closest name.
 pub(crate) fn no_match_message<B>(filter: &UnmatchedFilter, inputs: &[Input<B>]) -> String {
     let UnmatchedFilter { pattern, option } = filter;
     let known: BTreeSet<String> = event_names(inputs).map(str::to_owned).collect();
@@ -73,8 +73,8 @@ pub(crate) fn no_match_message<B>(filter: &UnmatchedFilter, inputs: &[Input<B>])
     format!("{option}: no kind of event matches '{pattern}'{near}")
 }
 
-/// Returns true if a pattern matches this name of an event; a name without a provider is matched as
-/// `record --kernel` matches patterns.
+/// Returns true if a pattern matches this event name. Matches a name without a provider like the
+/// patterns of `record --kernel`.
 pub(crate) fn matches_event_name(pattern: &str, name: &str) -> bool {
     let is_whole = glob_matches(pattern.as_bytes(), name.as_bytes());
     let provider = name.split_once(':').map(|(provider, _)| provider);

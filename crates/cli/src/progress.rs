@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use trackway_console::{can_show_progress, clear_progress, show_progress, stderr};
 use trackway_render::format_grouped;
 
-/// Time of work before the line is shown.
+/// Time after which the progress line is first shown.
 const SHOW_DELAY: Duration = Duration::from_secs(2);
 /// Shortest time between two updates of the line.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// When work began, and when the line was written last. One command works at a time.
+/// The beginning of the work, and the last update of the line. A process works on one command.
 static PROGRESS_LINE: Mutex<ProgressLine> = Mutex::new(ProgressLine { begun: None, shown: None });
 
 struct ProgressLine {
@@ -20,8 +20,8 @@ struct ProgressLine {
     shown: Option<Instant>,
 }
 
-/// Returns the function that takes the number of events done; `None` if no terminal shows the line,
-/// or if the terminal shows the events themselves.
+/// Returns the function that receives the number of processed events; `None` if no terminal shows
+/// the line, or if the terminal shows the events themselves.
 pub(crate) fn choose_reporter(is_output_terminal: bool) -> Option<fn(u64)> {
     (can_show_progress() && !is_output_terminal).then_some(show_event_count)
 }
@@ -37,7 +37,7 @@ fn show_event_count(events: u64) {
     }
 }
 
-/// Removes the line, if there is one.
+/// Removes the progress line, if it is shown.
 pub(crate) fn clear_line() {
     let mut line = PROGRESS_LINE.lock().unwrap_or_else(PoisonError::into_inner);
     if line.shown.take().is_some() {
@@ -45,7 +45,7 @@ pub(crate) fn clear_line() {
     }
 }
 
-/// Standard error for messages, which take the line's place.
+/// Standard error for messages, which replace the progress line.
 pub(crate) struct Messages;
 
 impl Write for Messages {

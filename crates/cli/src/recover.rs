@@ -1,4 +1,4 @@
-//! `trackway recover`: the traces of recorders that were killed, completed.
+//! `trackway recover`: completes the traces of recorders that were killed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     pub(crate) discard: bool,
 }
 
-/// Recovers what dead recorders left.
+/// Recovers the records of dead recorders.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let notices = Notices::new(false);
     let folder = arguments.folder.as_deref();

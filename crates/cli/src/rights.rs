@@ -1,5 +1,5 @@
-//! Commands for a user whose command failed because it needs root: to record kernel events, or
-//! programs of other users.
+//! Suggests commands to a user whose command failed because it needs root, to record kernel events
+//! or programs of other users.
 //!
 //! Main invariant: every line is a command that the user can paste into a shell.
 
@@ -14,12 +14,12 @@ use crate::session::args::{CreateArguments, SessionVerb};
 const SUDO_FOLDERS: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/// The commands to try instead of one that needs root's rights, each with its effect.
+/// Commands to try instead of a command that needs root, each with its effect.
 #[derive(Debug)]
 pub(crate) struct NextCommands(Vec<(String, &'static str)>);
 
 impl NextCommands {
-    /// The commands to try instead of the one with these words; none if that needs no such rights.
+    /// Returns commands to try instead of the command `words`; `None` if it does not need root.
     pub(crate) fn of(verb: &Verb, words: &[OsString]) -> Option<Self> {
         let alternatives = match verb {
             Verb::Record(record) if !record.kernel.is_empty() || record.user.is_some() => {
@@ -51,7 +51,7 @@ impl NextCommands {
         Some(Self(commands))
     }
 
-    /// The lines that a user reads, with the effects below each other.
+    /// Returns lines for the user, with aligned effects.
     pub(crate) fn lines(&self) -> Vec<String> {
         const WIDTH_MAX: usize = 56;
         let widths = self.0.iter().map(|(command, _)| command.chars().count());
@@ -61,19 +61,19 @@ impl NextCommands {
     }
 }
 
-/// Commands to use instead: the same as root, or less without root.
+/// Alternatives to a command: the same command as root, and a smaller one without root.
 #[derive(Debug)]
 struct Alternatives {
     effect_as_root: &'static str,
-    /// The words after the command's name that need no root.
+    /// The words after the program's name, for the command without root.
     without: Vec<OsString>,
     effect_without: &'static str,
-    /// True if kernel events were requested.
+    /// True if the command requested kernel events.
     has_kernel: bool,
 }
 
 impl Alternatives {
-    /// Records events of programs, as far as the options are about these.
+    /// Returns alternatives to `trackway record`; without root, only options for programs remain.
     fn of_record(record: &record::Arguments) -> Self {
         let has_kernel = !record.kernel.is_empty();
         let is_as_caller = record.user.is_none() && !record.command.is_empty();
@@ -102,7 +102,7 @@ impl Alternatives {
         Self { effect_as_root, without, effect_without, has_kernel }
     }
 
-    /// Begins a session of the same name for the programs of this user.
+    /// Returns alternatives to `session create`; without root, a session for this user's programs.
     fn of_create(create: &CreateArguments) -> Self {
         let mut without = to_os_strings(&["session", "create"]);
         without.extend(create.name.iter().map(OsString::from));
@@ -128,7 +128,7 @@ impl Alternatives {
     }
 }
 
-/// The options that apply to programs as well as to the kernel.
+/// Returns the options that apply to both programs and the kernel.
 fn program_options(output: Option<&Path>, patterns: &[String]) -> Vec<OsString> {
     let output = output.map(|output| ["-o".into(), output.as_os_str().to_owned()]);
     let patterns = patterns.iter().flat_map(|pattern| to_os_strings(&["--event", pattern]));
@@ -139,7 +139,7 @@ fn to_os_strings(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
 }
 
-/// The name by which sudo(8) finds this program: its path, where sudo does not search.
+/// Returns a name with which sudo(8) finds this program: its path, if sudo does not search there.
 fn sudo_program_name(typed: &OsStr) -> OsString {
     let is_path = typed.to_string_lossy().contains('/');
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from(typed));
@@ -148,7 +148,7 @@ fn sudo_program_name(typed: &OsStr) -> OsString {
     if is_path || is_found { typed.to_owned() } else { program.into_os_string() }
 }
 
-/// Words as a shell reads them.
+/// Formats words as a shell command line.
 fn format_shell_line(words: impl IntoIterator<Item = OsString>) -> String {
     let words: Vec<String> =
         words.into_iter().map(|word| quote_shell_word(&word.to_string_lossy())).collect();

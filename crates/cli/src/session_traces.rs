@@ -1,4 +1,4 @@
-//! Traces that are named by the sessions that record them.
+//! Resolves traces that are named by the sessions that record them.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use trackway_recorder::control::RunFolder;
 use trackway_recorder::control::client::Session;
 use trackway_recorder::protocol::{Answer, Request};
 
-/// Replaces names of sessions by the folders of their traces. A path that exists stays. A name
+/// Replaces session names by the folders of their traces. Existing paths stay unchanged. A name
 /// without a session stays, too: opening it reports the error.
 pub(crate) fn resolve_session_names(traces: &mut [PathBuf]) {
     for path in traces.iter_mut().filter(|path| !path.exists()) {

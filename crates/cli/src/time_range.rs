@@ -1,4 +1,4 @@
-//! Times that users write, as babeltrace2 reads them: `2026-11-21 09:30:00.5`, `2026-11-21`,
+//! Parses times of users in the forms of babeltrace2: `2026-11-21 09:30:00.5`, `2026-11-21`,
 //! `09:30:00.5`, `09:30`, or seconds since 1970.
 
 use anyhow::Context as _;
@@ -10,14 +10,14 @@ use crate::local_time;
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
-/// A time that a user wrote.
+/// A bound of a time range, as the user wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TimeBound {
-    /// Nanoseconds since 1970.
+    /// A time in nanoseconds since 1970.
     Ns(i64),
-    /// A date, and nanoseconds.
+    /// A date and time, with nanoseconds.
     Date(DateTime, i64),
-    /// A time of the first event's day (whose date is not filled in), and nanoseconds.
+    /// A time on the day of the first event (the date is not filled in), with nanoseconds.
     TimeOfDay(DateTime, i64),
 }
 
@@ -25,13 +25,14 @@ enum TimeBound {
 ///
 /// # Errors
 ///
-/// If the request is no range.
+/// If the options are not a valid range.
 pub(crate) fn needs_first_event(arguments: &SelectionArguments) -> anyhow::Result<bool> {
     let (begin, end) = parse_bounds(arguments)?;
     Ok([begin, end].iter().any(|bound| matches!(bound, Some((_, TimeBound::TimeOfDay(..))))))
 }
 
-/// The requested range, in UTC if `gmt`; `first` gives the time of the first event.
+/// Returns the requested range, in UTC if `gmt` is true; `first` returns the time of the first
+/// event.
 pub(crate) fn resolve_range(
     arguments: &SelectionArguments,
     gmt: bool,
@@ -48,7 +49,7 @@ pub(crate) fn resolve_range(
     Ok(range)
 }
 
-/// A bound, and how it was written.
+/// A bound with its original text.
 type WrittenBound<'a> = (&'a str, TimeBound);
 
 /// Returns the bounds of the requested range.
@@ -66,7 +67,7 @@ fn parse_bounds(
     Ok((begin.map(read).transpose()?, end.map(read).transpose()?))
 }
 
-/// `BEGIN,END`, perhaps in brackets.
+/// Splits `BEGIN,END`, optionally in brackets.
 fn split_range(range: &str) -> Option<(Option<&str>, Option<&str>)> {
     let range = range.strip_prefix('[').unwrap_or(range);
     let (begin, end) = range.split_once(',')?;
@@ -90,12 +91,12 @@ fn parse_bound(text: &str) -> Option<TimeBound> {
     let (sign, rest) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
     let (seconds, ns) = split_fraction(rest)?;
     let seconds = parse_digits(seconds, 1, 18)? as i64;
-    // What lies beyond all times that a trace can hold is as good as the last of them.
+    // Clamps times beyond those that a trace can contain.
     let total = seconds.saturating_mul(NS_PER_SECOND).saturating_add(ns);
     Some(TimeBound::Ns(sign * total))
 }
 
-/// `2026-11-21`
+/// Parses a date: `2026-11-21`.
 fn parse_date(text: &str) -> Option<DateTime> {
     let mut parts = text.split('-');
     let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
@@ -112,7 +113,7 @@ fn parse_date(text: &str) -> Option<DateTime> {
     })
 }
 
-/// `09:30`, `09:30:00` or `09:30:00.5`
+/// Parses a time of day: `09:30`, `09:30:00` or `09:30:00.5`.
 fn parse_time_of_day(text: &str) -> Option<(DateTime, i64)> {
     let mut parts = text.split(':');
     let (hour, minute) = (parts.next()?, parts.next()?);
@@ -126,13 +127,13 @@ fn parse_time_of_day(text: &str) -> Option<(DateTime, i64)> {
         day: 1,
         hour: parse_two_digits(hour, 0, 23)?,
         minute: parse_two_digits(minute, 0, 59)?,
-        // A leap second is one.
+        // A leap second has number 60.
         second: parse_two_digits(second, 0, 60)?,
     };
     Some((time, ns))
 }
 
-/// Two digits of a part of a date or a time. (babeltrace2 takes 25:00, and prints nothing.)
+/// Parses two digits of a date or a time. (babeltrace2 accepts 25:00, and prints nothing.)
 fn parse_two_digits(text: &str, first: u8, last: u8) -> Option<u8> {
     let number = u8::try_from(parse_digits(text, 2, 2)?).ok()?;
     (first..=last).contains(&number).then_some(number)
@@ -145,7 +146,7 @@ fn split_fraction(text: &str) -> Option<(&str, i64)> {
     Some((whole, ns.try_into().ok()?))
 }
 
-/// A number of `least` to `most` digits.
+/// Parses a number of `least` to `most` digits.
 fn parse_digits(text: &str, least: usize, most: usize) -> Option<u64> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number || !(least..=most).contains(&text.len()) {
@@ -154,7 +155,7 @@ fn parse_digits(text: &str, least: usize, most: usize) -> Option<u64> {
     text.parse().ok()
 }
 
-/// Nanoseconds since 1970.
+/// Returns a bound in nanoseconds since 1970.
 fn resolve_bound(bound: TimeBound, gmt: bool, first: impl Fn() -> Option<i64>) -> Option<i64> {
     let (date, ns) = match bound {
         TimeBound::Ns(ns) => return Some(ns),

@@ -1,4 +1,4 @@
-//! `trackway trim`: traces cut to a range of time, or to some events.
+//! `trackway trim`: copies a range of time, or some events, of traces to new traces.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     pub(crate) jobs: Option<NonZero<usize>>,
 }
 
-/// Writes what was selected of traces.
+/// Writes the selected events of traces.
 ///
 /// # Errors
 ///

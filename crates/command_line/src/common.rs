@@ -47,8 +47,8 @@ impl From<ColourChoice> for trackway_console::ColourChoice {
     }
 }
 
-/// Returns the value of `--color` on a command line that cannot be parsed. Words after `--` do not
-/// count: they may be options of another program.
+/// Returns the value of `--color` on a command line that cannot be parsed. Ignores words after
+/// `--`, which may be options of another program.
 pub fn typed_colour_choice(
     words: impl Iterator<Item = OsString>,
 ) -> trackway_console::ColourChoice {

@@ -1,23 +1,23 @@
-//! Completion scripts: made from the command line's declaration, without its hidden parts.
+//! Completion scripts, generated from the command line's declaration, without its hidden parts.
 //!
-//! Main invariant: shells offer names of files only for arguments that take one.
+//! Main invariant: shells offer file names only for arguments that accept a file name.
 
 use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell;
 
-/// Returns the script of a shell for the program `name` with the command line `declared`.
+/// Returns a shell's completion script for the program `name` with the command line `declared`.
 pub fn generate_script(declared: Command, name: &str, shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
-    // A command's name has to live as long as the program.
+    // clap_complete requires names with a static lifetime.
     let declared: &'static Command = Box::leak(Box::new(declared));
     clap_complete::generate(shell, &mut without_hidden_parts(declared), name, &mut script);
     if shell == Shell::Bash { repair_bash_labels(script, name) } else { script }
 }
 
-/// Repairs the labels of a Bash script, if the program's name has a hyphen.
+/// Repairs the labels of a Bash script for a program whose name has a hyphen.
 ///
 /// clap_complete 4.6 sets a state to `trackway__bench__subcmd__compare`, but labels that state's
-/// case `trackway__subcmd__bench__subcmd__compare`: a subcommand would have no completions.
+/// case `trackway__subcmd__bench__subcmd__compare`, so that a subcommand would have no completions.
 fn repair_bash_labels(script: Vec<u8>, name: &str) -> Vec<u8> {
     let Ok(text) = String::from_utf8(script) else {
         unreachable!("clap_complete wrote other bytes than names and descriptions in UTF-8");
@@ -38,7 +38,7 @@ fn without_hidden_parts(declared: &'static Command) -> Command {
     declared.get_version().into_iter().fold(copy, Command::version)
 }
 
-/// Adds the kind of an argument's value, as far as shells have one.
+/// Adds the kind of an argument's value, if shells support that kind.
 fn add_value_hint(argument: Arg) -> Arg {
     if !argument.get_action().takes_values() || !argument.get_possible_values().is_empty() {
         return argument;

@@ -1,8 +1,8 @@
 //! Help pages: a short one for `-h`, `--help` and `help COMMAND`, and a full one for `--help-all`.
 //!
 //! Main invariant: a short page fits one screen, 39 lines of 80 columns and a prompt, and shows
-//! examples. Manual pages and completions are made from the full declaration. The idea is `git`'s:
-//! `git -h` fits a screen, and the manual has the rest.
+//! examples. Manual pages and completions are generated from the full declaration. The model is
+//! `git`: `git -h` fits a screen, and the manual has the full text.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -13,27 +13,27 @@ use clap::{Arg, Command};
 /// Heading of the options that every command has.
 pub const HELP: &str = "Help and messages";
 
-/// A heading on the page of the top level, and the names of the commands below it.
+/// A heading on the top-level page, and the names of the commands below it.
 pub type CommandGroup = (&'static str, &'static [&'static str]);
 
-/// Examples on a short page, at most.
+/// Most examples on a short page.
 const EXAMPLES_MAX: usize = 3;
 
-/// Returns the command line with short pages: `command` and all commands below it. The page of
-/// `command` lists those directly below it in `groups`, if there are any.
+/// Adds short pages to `command` and all its subcommands. The page of `command` lists its direct
+/// subcommands in `groups`, if there are any.
 pub fn with_short_pages(command: Command, groups: &[CommandGroup]) -> Command {
     let command = with_examples(command);
     let template = build_top_level_template(&command, groups);
     template.into_iter().fold(command, Command::help_template)
 }
 
-/// Returns the declaration for manual pages: each option has its description.
+/// Returns the declaration for manual pages, in which each option has its description.
 pub fn with_manual_descriptions(command: Command) -> Command {
     let command = command.mut_args(|argument: Arg| argument.hide_short_help(false));
     map_subcommands(command, with_manual_descriptions)
 }
 
-/// Puts the first examples of the full page below the options of the short one.
+/// Adds the first examples of the full page below the options of the short page.
 fn with_examples(command: Command) -> Command {
     let text = |text: Option<&StyledStr>| text.map(ToString::to_string).unwrap_or_default();
     let (page, after) = (text(command.get_long_about()), text(command.get_after_help()));
@@ -53,28 +53,28 @@ fn with_examples(command: Command) -> Command {
     command.after_help(StyledStr::from(text)).after_long_help(after_all.unwrap_or_default())
 }
 
-/// Changes all commands directly below a command.
+/// Applies a change to all direct subcommands of a command.
 fn map_subcommands(command: Command, change: fn(Command) -> Command) -> Command {
     let names: Vec<String> =
         command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, change))
 }
 
-/// Returns the first examples of a full page, one a line.
+/// Returns the first examples of a full page, one example per line.
 fn first_examples(page: &str) -> Vec<&str> {
     let lines = page.lines().skip_while(|line| !matches!(*line, "Examples:" | "Example:")).skip(1);
     let lines = lines.skip_while(|line| line.is_empty());
     lines.take_while(|line| line.starts_with("  ")).take(EXAMPLES_MAX).collect()
 }
 
-/// Returns a heading in the style of clap's own.
+/// Returns a heading in clap's own style.
 fn format_heading(name: &str) -> String {
     let style = Styles::styled();
     let style = style.get_header();
     format!("{style}{name}:{}", style.render_reset())
 }
 
-/// Returns the page of the top level, with the commands in groups.
+/// Returns the top-level page, with the commands in groups.
 fn build_top_level_template(command: &Command, groups: &[CommandGroup]) -> Option<StyledStr> {
     if groups.is_empty() {
         return None;
@@ -98,9 +98,8 @@ fn build_top_level_template(command: &Command, groups: &[CommandGroup]) -> Optio
     Some(text.into())
 }
 
-/// Returns the words of a command line with `help COMMAND...` as `COMMAND... --help`, so that both
-/// print the same page. Other words stay as they are, and so does `help` before a word that is no
-/// command.
+/// Replaces `help COMMAND...` in a command line by `COMMAND... --help`, so that both print the same
+/// page. Other words stay unchanged, also `help` before a word that is not a command.
 pub fn rewrite_help_command(command: &Command, words: Vec<OsString>) -> Vec<OsString> {
     let (path, last) = command_path(command, &words);
     let end = path.last().map_or(1, |index| index + 1);
@@ -127,7 +126,7 @@ pub fn names_no_command(command: &Command, words: &[OsString]) -> bool {
     command_path(command, words).0.is_empty()
 }
 
-/// Returns the indices of commands' names in a command line, each of them below the one before it,
+/// Returns the indices of command names in a command line, each a subcommand of the previous one,
 /// and the last of these commands.
 fn command_path<'a>(command: &'a Command, words: &[OsString]) -> (Vec<usize>, &'a Command) {
     let mut path = Vec::new();
@@ -142,7 +141,7 @@ fn command_path<'a>(command: &'a Command, words: &[OsString]) -> (Vec<usize>, &'
     (path, current)
 }
 
-/// Returns true if a word in front of a command's name is an option, or the value of one.
+/// Returns true if the word before a command's name is an option, or an option's value.
 fn is_option(words: &[OsString], index: usize) -> bool {
     let is_value = index > 0 && words[index - 1] == "--color";
     is_value || words[index].to_string_lossy().starts_with('-')

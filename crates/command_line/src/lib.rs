@@ -1,10 +1,10 @@
 //! Help pages, manual pages, completions and error messages of Trackway's commands.
 //!
-//! `trackway` and `trackway-bench` are two programs that users meet as one command: this crate
-//! holds the parts that make both look and fail the same way. All of it works on the declaration of
-//! a command line, a [`clap::Command`].
+//! `trackway` and `trackway-bench` are two programs that users invoke as one command. This crate
+//! contains the parts that give both the same appearance and error handling. All functions work on
+//! the declaration of a command line, a [`clap::Command`].
 //!
-//! Main invariant: nothing here depends on a command's name.
+//! Main invariant: no function depends on a command's name.
 #![deny(unsafe_code)]
 
 mod common;

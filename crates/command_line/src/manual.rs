@@ -1,4 +1,4 @@
-//! Manual pages: one for a command and for each command below it.
+//! Manual pages: one page for a command and for each of its subcommands.
 
 use std::io;
 use std::path::Path;
@@ -7,12 +7,12 @@ use clap::Command;
 
 use crate::help;
 
-/// Writes the manual pages of `command` to `folder`, which is made if it is missing. The names in
-/// `elsewhere` are commands directly below `command` whose pages another program writes.
+/// Writes the manual pages of `command` to `folder`, and creates the folder if it is missing.
+/// `elsewhere` names direct subcommands of `command` whose pages another program writes.
 ///
 /// # Errors
 ///
-/// Those of the file system.
+/// If writing to the file system fails.
 pub fn write_pages(command: Command, folder: &Path, elsewhere: &[&str]) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let mut command = help::with_manual_descriptions(command).disable_help_subcommand(true);

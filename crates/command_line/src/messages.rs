@@ -1,4 +1,4 @@
-//! Errors and help pages, as a command prints them: once, at its end.
+//! Prints a command's errors and help pages: once, at its end.
 
 use std::io;
 use std::process::ExitCode;
@@ -9,8 +9,8 @@ use trackway_console::{IoError, Style, Target, message};
 /// Exit status of a command that failed.
 pub const EXIT_FAILED: u8 = 2;
 
-/// Prints the help page or the version that the user requested, which is data; `None` if `error`
-/// is neither of both.
+/// Prints the help page or the version that the user requested, to standard output; returns `None`
+/// if `error` is neither.
 pub fn print_page(error: &clap::Error) -> Option<ExitCode> {
     if error.use_stderr() {
         return None;
@@ -20,7 +20,7 @@ pub fn print_page(error: &clap::Error) -> Option<ExitCode> {
         true => shown.ansi().to_string(),
         false => shown.to_string(),
     };
-    // The reader of the output may be gone.
+    // Ignores an error: the reader of the output may be gone.
     let _ = trackway_console::write_trusted(Target::Output, &text);
     Some(ExitCode::SUCCESS)
 }
@@ -31,7 +31,7 @@ pub fn print_usage_error(error: &clap::Error) {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return trackway_console::write_lines(format_args!("{}", text.trim_end()));
     }
-    // The words that the user typed are in it.
+    // The text contains words that the user typed.
     let (head, rest) = text.split_once(' ').unwrap_or((&text, ""));
     let head = Target::Errors.paint(Style::Error, head);
     trackway_console::write_lines(format_args!("{head} {}", rest.trim_end_matches('\n')));
@@ -39,12 +39,13 @@ pub fn print_usage_error(error: &clap::Error) {
 
 /// Returns the text of an error with its causes.
 pub fn error_text(error: &anyhow::Error) -> String {
-    // A name in it may have line ends: the text after one must not look like a message of its own.
+    // Names in the text may contain line ends: the text after one must not look like a separate
+    // message.
     let text = IoError::chain_text(error.as_ref());
     if Target::Errors.is_escaped() { text.replace('\n', "\n  ") } else { text }
 }
 
-/// Prints an error with its causes; `name` is the program, with a colon.
+/// Prints an error with its causes; `name` is the program's name, with a colon.
 pub fn print_error(name: &str, error: &anyhow::Error) {
     let name = Target::Errors.paint(Style::Error, name);
     trackway_console::write_lines(format_args!("{name} {}", error_text(error)));

@@ -1,4 +1,5 @@
-//! Contexts of a program: what its events have besides their fields, and when.
+//! Application contexts of a program: its events have them besides their fields, while they are
+//! set.
 
 use std::thread;
 

@@ -1,6 +1,6 @@
-//! Rare uses of spans that a trace must have all the same: values that come later, and in another
-//! order; spans in the destructors of thread-local values; a text that is too long and does not
-//! expect that.
+//! Rare uses of spans that a trace must contain: values that come later, and in another order;
+//! spans in the destructors of thread-local values; a text that is too long, from a formatter that
+//! unwraps.
 #![forbid(unsafe_code)]
 
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ fn record_late_values() {
     }
 }
 
-/// Is there before its thread's first span, so it goes after what is kept for spans.
+/// Exists before its thread's first span, so it is dropped after the thread's span data.
 struct SpanStore(Vec<tracing::Span>);
 
 impl Drop for SpanStore {
@@ -39,7 +39,7 @@ fn hold_spans_until_thread_end() {
     }
 }
 
-/// Trusts its writer, as a `String` never fails.
+/// Unwraps results of its writer, because a `String` never fails.
 struct LongText;
 
 impl Display for LongText {

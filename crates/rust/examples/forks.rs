@@ -1,5 +1,5 @@
-//! A hard test of a subscriber: threads that make spans while the program forks, children that make
-//! spans, too, and an allocator that makes one for each allocation.
+//! A hard test of the subscriber: threads make spans while the program forks, children make spans,
+//! too, and the allocator makes a span for each allocation.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,27 +7,27 @@ use std::thread;
 
 const THREADS: usize = 3;
 const CHILDREN: usize = 20;
-/// More than the lists of free slots of a thread hold: each round takes and gives some.
+/// More than a thread's list of free slots holds: each round takes and returns some slots.
 const SPANS_OF_ROUND: usize = 1000;
 
-/// Makes a span for each allocation, without any guard: what is done for a span allocates nothing.
+/// Makes a span for each allocation, without a guard against recursion: spans allocate nothing.
 struct SpanAllocator;
 
-/// Not before there is a subscriber: `tracing` locks, and allocates, while it gets one.
+/// Becomes true after a subscriber is set: before, `tracing` locks and allocates.
 static IS_TRACED: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: it is the system's allocator.
+// SAFETY: all calls go to the system's allocator.
 unsafe impl GlobalAlloc for SpanAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if IS_TRACED.load(Ordering::Relaxed) {
             drop(tracing::info_span!("allocation", bytes = layout.size() as u64));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promises hold for the system's allocator, too.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promises hold for the system's allocator, too.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -54,18 +54,18 @@ fn main() {
             });
         }
         for _ in 0..CHILDREN {
-            // SAFETY: the child only makes spans, allocates (the C library's allocator is made for
-            // that) and exits.
+            // SAFETY: the child only makes spans, allocates (which the C library permits after
+            // fork) and exits.
             match unsafe { libc::fork() } {
                 0 => {
                     make_spans();
-                    // SAFETY: ends the child here.
+                    // SAFETY: the call ends the child.
                     unsafe { libc::_exit(0) };
                 }
                 child => {
                     assert!(child > 0, "no child");
                     let mut status = 0;
-                    // SAFETY: waits for that child.
+                    // SAFETY: the call waits for the child.
                     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
                     assert!(waited == child && status == 0, "child: {status:#x}");
                 }

@@ -1,4 +1,4 @@
-//! Loads the library that its argument names, calls it, and unloads it; three times.
+//! Loads the library that its argument names, calls it, and unloads it, three times.
 
 use std::ffi::{CString, c_void};
 use std::os::unix::ffi::OsStringExt;
@@ -8,7 +8,8 @@ fn main() {
     let path = CString::new(path.into_vec()).expect("a path");
     for number in 0..3 {
         trackway::event!(host, loading, INFO, number = number);
-        // SAFETY: the library is the example `plugin`; nothing of it is used when it is unloaded.
+        // SAFETY: the library is the example `plugin`; no pointer into it is used after it is
+        // unloaded.
         unsafe {
             let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
             assert!(!library.is_null(), "the library can be loaded");

@@ -1,5 +1,5 @@
-//! A program that speaks through `log`, and the line that traces it:
-//! `trackway record -- target/debug/examples/log`.
+//! A program that uses `log`, and the line that traces it: `trackway record --
+//! target/debug/examples/log`.
 #![forbid(unsafe_code)]
 
 use log::{debug, error, info, trace, warn};

@@ -1,5 +1,5 @@
-//! An event that never happens, because its value never exists; optimised, nothing is left of the
-//! enumeration but the event's description.
+//! An event that never happens, because its value never exists; in optimised code, only the event's
+//! description remains of the enumeration.
 #![forbid(unsafe_code)]
 
 trackway::enumeration! {

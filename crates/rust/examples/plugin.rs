@@ -1,4 +1,4 @@
-//! A library that a program loads when it is running already: it announces its events itself.
+//! A library that a running program loads: it registers its events itself.
 
 /// The function that the program calls.
 #[unsafe(no_mangle)]

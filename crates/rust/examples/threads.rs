@@ -30,7 +30,7 @@ fn main() {
             });
             scope.spawn(move || {
                 for span in to_end {
-                    // Two handles, of which the last one counts.
+                    // The span has two handles; the drop of the last one ends it.
                     let other = span.clone();
                     drop(span);
                     drop(other);

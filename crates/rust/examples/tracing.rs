@@ -1,5 +1,5 @@
-//! A program that speaks through `tracing`, and the line that traces it:
-//! `trackway record -- target/debug/examples/tracing`.
+//! A program that uses `tracing`, and the line that traces it: `trackway record --
+//! target/debug/examples/tracing`.
 #![forbid(unsafe_code)]
 
 use tracing::{Instrument, debug, error, info, info_span, instrument};
@@ -24,7 +24,7 @@ fn load_config(file: &str) {
     span.record("status", 7_u64);
 }
 
-/// The same callsite with values of different types.
+/// Records values of different types at one callsite.
 fn record_varying_types() {
     for number in 0..4_u32 {
         let even: &dyn tracing::Value = if number % 2 == 0 { &number } else { &"odd" };
@@ -32,8 +32,8 @@ fn record_varying_types() {
     }
 }
 
-/// A span that ends while it is entered, because the guard is forgotten: what follows is in no
-/// span, and not in the one that comes in its place.
+/// Ends a span that is still entered, because its guard is forgotten: later events are in no span,
+/// and not in the span that reuses the slot.
 fn forget_span_guard() {
     let span = info_span!("forgotten");
     std::mem::forget(span.enter());
@@ -47,7 +47,7 @@ async fn fail_request() {
 }
 
 fn main() {
-    // The line. The others are for programs that want more, or less.
+    // The default line suffices; the other lines are for programs with special needs.
     match std::env::args().nth(1).as_deref() {
         None => tracing_subscriber::registry().with(trackway::layer()).init(),
         Some("enters") => {

@@ -1,5 +1,5 @@
-//! Every type that a field can have, and sites in places where they are hard to make. What it
-//! records is compared by `tests/instrument/rust.rs`.
+//! Fields of every type, and sites in difficult places. `tests/instrument/rust.rs` compares the
+//! records.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
@@ -21,7 +21,7 @@ trackway::enumeration! {
 }
 
 trackway::enumeration! {
-    /// Numbers below zero, and far away.
+    /// A distance, with negative and extreme values.
     #[derive(Debug)]
     enum Distance: i64 {
         /// Far.
@@ -73,7 +73,7 @@ fn record_numbers() {
 }
 
 trackway::enumeration! {
-    /// Names that the macros' own assembly might use.
+    /// An enumeration whose variants have names that the macros' assembly might use.
     #[derive(Debug)]
     #[allow(non_camel_case_types, dead_code)]
     enum Named: u8 {
@@ -102,7 +102,7 @@ fn record_strings() {
         path = Path::new("/etc"),
         raw = trackway::bytes(b"not\xffutf8"),
     );
-    // It was borrowed, and is still there.
+    // The macro only borrowed the value, so it still exists.
     drop(owned);
 }
 
@@ -121,13 +121,13 @@ fn record_sequences() {
     vector.clear();
 }
 
-/// Values that do not fit share the room: short ones are whole, long ones are cut, at a character.
+/// Records values that do not fit: short values are whole, long ones are cut at a character.
 fn record_too_long() {
     let long = "ä".repeat(3000);
     trackway::event!(values, cut, INFO, first = long, short = "short", second = [7_u32; 600][..]);
 }
 
-/// Types that only the caller knows.
+/// Records values whose types only the caller knows.
 fn record_generic<T: trackway::Value, const N: usize>(value: T) {
     trackway::event!(values, generic, INFO, value = value, n = N);
 }
@@ -142,8 +142,7 @@ fn record_fallible(number: Option<u32>) -> Option<u32> {
     Some(1)
 }
 
-/// A value is borrowed while the next one is waited for: the future goes to any thread all the
-/// same.
+/// Borrows a value while it awaits the next one: the future is still `Send`.
 async fn record_after_await(what: &str, number: u32) {
     trackway::event!(values, waits, INFO, what = what, number = async { number + 1 }.await);
 }
@@ -170,7 +169,7 @@ fn main() {
         let _outer = trackway::span!(values, outer, INFO, depth = 0_u8);
         let _inner = trackway::span!(values, inner, INFO);
     }
-    // Names that the macro itself uses are free.
+    // Names that the macro itself uses are available to programs.
     let (event, values) = (1_u8, 2_u8);
     trackway::event!(
         values,

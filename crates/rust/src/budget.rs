@@ -1,11 +1,11 @@
-//! The bytes of a payload, shared among the fields that can be cut.
+//! Distributes the bytes of a payload among the fields that can be cut.
 
-/// `TRACKWAY_ABI_PAYLOAD_MAX`.
+/// `TRACKWAY_ABI_PAYLOAD_MAX`: most bytes of a payload.
 pub(crate) const PAYLOAD_MAX: usize = 4000;
-/// `TRACKWAY_ABI_CUT`.
+/// `TRACKWAY_ABI_CUT`: the flag of a payload with cut fields.
 pub(crate) const CUT: usize = !(usize::MAX >> 1);
 
-/// Bytes that a field which can be cut needs, and bytes that it gets.
+/// The number of bytes that a field which can be cut needs, and the number that it gets.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Span {
     pub(crate) wanted: usize,
@@ -13,8 +13,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// Returns the number of bytes of a text to copy: its granted bytes, less the room for "…" if
-    /// it is cut.
+    /// Returns the number of text bytes to copy: the granted bytes, minus the room for "…" if the
+    /// text is cut.
     #[inline(always)]
     pub(crate) fn copied(self) -> usize {
         if self.is_cut() { self.granted.saturating_sub(ELLIPSIS.len()) } else { self.granted }
@@ -28,8 +28,8 @@ impl Span {
 
 const ELLIPSIS: [u8; 3] = *"…".as_bytes().first_chunk().expect("three bytes");
 
-/// Grants every span what it wants, if there is room; else shares it and sets [`CUT`] in `cut`.
-/// Returns the sum of what it grants, at most `room`.
+/// Grants every span the bytes that it needs, if there is room; otherwise distributes the room and
+/// sets [`CUT`] in `cut`. Returns the sum of granted bytes, at most `room`.
 #[inline(always)]
 pub(crate) fn grant_bytes(spans: &mut [Span], room: usize, cut: &mut usize) -> usize {
     let mut sum = 0;
@@ -45,15 +45,15 @@ pub(crate) fn grant_bytes(spans: &mut [Span], room: usize, cut: &mut usize) -> u
     room
 }
 
-/// Shares `room` among spans that want more than that: none gets more than it wants, and those
-/// that are cut all get the same.
+/// Distributes `room` among spans that need more in total: no span gets more than it needs, and all
+/// cut spans get equal numbers of bytes.
 #[cold]
 #[inline(never)]
 fn share_bytes(spans: &mut [Span], room: usize) {
     const OPEN: usize = usize::MAX;
     let (mut left, mut open) = (room, spans.len());
     spans.iter_mut().for_each(|span| span.granted = OPEN);
-    // Ends: every round settles one at least, and not all of them fit.
+    // The loop ends: every round settles at least one span, and not all spans fit.
     while open > 0 {
         let share = left / open;
         let before = open;
@@ -71,16 +71,16 @@ fn share_bytes(spans: &mut [Span], room: usize) {
     }
 }
 
-/// Ends `length` bytes at `bytes`, which were cut out of UTF-8, with "…". Steps back over a
-/// character that the cut has split. Returns the new length.
+/// Ends `length` bytes of truncated UTF-8 at `bytes` with "…". Removes a character that the
+/// truncation has split. Returns the new length.
 ///
 /// # Safety
-/// `length` bytes are there, and room for three more.
+/// `bytes` must point to `length` bytes, followed by room for three more.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn end_cut(bytes: *mut u8, mut length: usize) -> usize {
     for back in 1..=length.min(3) {
-        // SAFETY: within the caller's bytes.
+        // SAFETY: the address is within the caller's bytes.
         let byte = unsafe { bytes.add(length - back).read() };
         if byte >= 0xc0 {
             let needed = match byte {
@@ -97,7 +97,7 @@ pub(crate) unsafe fn end_cut(bytes: *mut u8, mut length: usize) -> usize {
             break;
         }
     }
-    // SAFETY: there is the caller's room.
+    // SAFETY: the caller guarantees room for three more bytes.
     unsafe { bytes.add(length).cast::<[u8; 3]>().write_unaligned(ELLIPSIS) };
     length + ELLIPSIS.len()
 }

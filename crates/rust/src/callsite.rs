@@ -1,15 +1,14 @@
-//! The callsites of `tracing`, and what is recorded of them.
+//! The callsites of `tracing`, and the records of their spans and events.
 //!
-//! A callsite has a description for each set of types that its values have had (most have one).
-//! The descriptions of a callsite have the same name, so they are on or off together: while the
-//! first is off, nothing is visited. (One that libtrackway.so had no room for is off whatever the
-//! others are, so the first stays the first.)
+//! A callsite has one description for each set of types that its values have had; most callsites
+//! have one. The descriptions of a callsite have one name, so they are on or off together: while
+//! the first is off, no values are visited. (If libtrackway.so had no room for a description, it is
+//! off even if others are on, so the first one remains the first.)
 //!
-//! All that is shared are pointers, each of which is null until it is exchanged, once, for a value
-//! that is complete by then and stays for ever. The second thread finds the first one's, and gives
-//! up its own. So no thread waits for another, wherever one is stopped: in a fork's child, too, in
-//! which the threads that were describing are no more. And nothing is allocated but by
-//! [`allocate_value`].
+//! All shared state consists of pointers, each null until it is exchanged once for a complete value
+//! that stays for ever. A second thread finds the first thread's value and discards its own. So no
+//! thread waits for another, wherever one is stopped: even in a fork's child, which lacks the
+//! describing threads. Only [`allocate_value`] allocates.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use core::{fmt, ptr};
@@ -24,14 +23,14 @@ use crate::payload::{Buffer, Stage};
 use crate::runtime::{self, Code, allocate_value, free_value};
 use crate::stage::FIELDS_MAX;
 
-/// Most sets of types that one callsite may have; what comes with others is not recorded.
+/// Most sets of types for one callsite; values of further sets are not recorded.
 const VARIANTS_MAX: usize = 16;
-/// Suffix of the name of a span's end.
+/// Suffix of the name of a span's end event.
 const END_SUFFIX: &str = "_end";
-/// Lists of callsites, by the hash of their addresses. A power of two.
+/// Number of lists of callsites, which are selected by the hash of their addresses. A power of two.
 const BUCKETS: usize = 1024;
 
-/// A description for values of certain types.
+/// A description for values of one set of types.
 #[derive(Debug)]
 struct Variant {
     signature: Signature,
@@ -44,29 +43,29 @@ type Signature = u128;
 
 const _: () = assert!(FIELDS_MAX * 4 <= Signature::BITS as usize);
 
-/// Descriptions of one name, each of other types: a list to which is only added, at its end.
+/// Descriptions with one name and different types: a list that only grows, at its end.
 #[derive(Debug)]
 struct Variants {
     first: AtomicPtr<Variant>,
 }
 
-/// The description of a name that has one, once it is made.
+/// The single description of a name, once it is created.
 #[derive(Debug)]
 struct LazyEvent(AtomicPtr<Event>);
 
-/// A callsite. It is never freed, as `tracing`'s own are not.
+/// A callsite, which is never freed, like `tracing`'s own callsites.
 #[derive(Debug)]
 pub(crate) struct Callsite {
     pub(crate) metadata: &'static Metadata<'static>,
     next: *const Callsite,
-    /// The event, or a span's beginning.
+    /// Descriptions of the event, or of a span's beginning.
     main: Variants,
-    /// Fields that a span is given later.
+    /// Descriptions of values that a span is given later.
     record: Variants,
     end: LazyEvent,
     enter: LazyEvent,
     exit: LazyEvent,
-    /// True if there is, or soon will be, a description of `record`, `enter` or `exit`.
+    /// True if `record`, `enter` or `exit` has a description, or will have one soon.
     has_more: AtomicBool,
 }
 
@@ -76,11 +75,11 @@ static CALLSITES: [AtomicPtr<Callsite>; BUCKETS] =
 /// The leading fields of a callsite's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LeadingFields {
-    /// An event's: the span that it is in, or 0.
+    /// An event's leading field: the id of its span, or 0.
     Event,
-    /// A span's beginning: its id, its parent's or 0.
+    /// The leading fields of a span's beginning: its id, and its parent's id or 0.
     Begin,
-    /// Its other events: its id.
+    /// The leading field of a span's other events: its id.
     Span,
 }
 
@@ -100,10 +99,9 @@ impl LazyEvent {
 
     #[inline(always)]
     fn get(&self) -> Option<&'static Event> {
-        // ORDERING: Acquire pairs with the Release in `publish`: a description is whole when it is
-        // seen.
+        // ORDERING: Acquire pairs with the Release in `publish`: a loaded description is complete.
         let event = self.0.load(Ordering::Acquire);
-        // SAFETY: null, or a description, which is never freed.
+        // SAFETY: the pointer is null, or leads to a description, which is never freed.
         unsafe { event.as_ref() }
     }
 
@@ -112,17 +110,17 @@ impl LazyEvent {
         self.get().is_some_and(Event::is_on)
     }
 
-    /// The description for all, which is `made` if there is none yet. Else `made` is used no more:
-    /// it stays, because libtrackway.so has seen it, under the same number as the other.
+    /// Returns the description for all threads, which is `made` if there was none. Otherwise `made`
+    /// is unused, but stays: libtrackway.so has registered it with the other's number.
     #[cold]
     fn publish(&self, made: Option<&'static Event>) -> Option<&'static Event> {
         let made = made?;
         let pointer = ptr::from_ref(made).cast_mut();
-        // ORDERING: Release publishes the description; Acquire where another's is found: see `get`.
+        // ORDERING: Release publishes the description; Acquire on failure for another's: see `get`.
         let (published, found) = (Ordering::Release, Ordering::Acquire);
         match self.0.compare_exchange(ptr::null_mut(), pointer, published, found) {
             Ok(_) => Some(made),
-            // SAFETY: it is not null, and a description is never freed.
+            // SAFETY: the pointer is not null, and a description is never freed.
             Err(other) => Some(unsafe { &*other }),
         }
     }
@@ -133,13 +131,13 @@ impl Variants {
         Self { first: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// The first, if there is one.
+    /// Returns the first description, if there is one.
     #[inline(always)]
     fn first(&self) -> Option<&'static Variant> {
         Variant::at(&self.first)
     }
 
-    /// Returns true if there is none, or it is on: the first visit tells the types of values.
+    /// Returns true if there is no description, because types are still unknown, or it is on.
     #[inline(always)]
     fn may_be_on(&self) -> bool {
         self.first().is_none_or(|variant| variant.event.is_on())
@@ -159,9 +157,9 @@ impl Variants {
 
     /// Adds a description with these fields, if there is room for one.
     ///
-    /// Threads that come with the same new types each make one. The list's end takes one of them;
-    /// the others then look at what is there before they try behind it, and find their types. So
-    /// each set of types is in the list once, and no place is taken by anything else.
+    /// Threads with equal new types each create a description. The list's end accepts one of them;
+    /// the other threads compare the new end before they try behind it, and find their types. So
+    /// each set of types is in the list once, and no place is wasted.
     #[cold]
     fn add(
         &self,
@@ -180,16 +178,16 @@ impl Variants {
                     let next = AtomicPtr::new(ptr::null_mut());
                     made = allocate_value(Variant { signature, event, next })?;
                 }
-                // ORDERING: Release publishes the variant; see `Variant::at`, by which another's
-                // is read, too.
+                // ORDERING: Release publishes the variant; see `Variant::at`, which also loads a
+                // variant that another thread has added.
                 let published = Ordering::Release;
                 let end = ptr::null_mut();
                 if place.compare_exchange(end, made, published, Ordering::Relaxed).is_ok() {
-                    // SAFETY: it is never freed.
+                    // SAFETY: a variant in the list is never freed.
                     return Some(unsafe { &*made }.event);
                 }
             }
-            // It is there by now, by us or by others.
+            // This thread or another one has filled the place by now.
             let there = Variant::at(place)?;
             if there.signature == signature {
                 found = Some(there.event);
@@ -198,7 +196,8 @@ impl Variants {
             place = &there.next;
         }
         if !made.is_null() {
-            // SAFETY: no other code has seen it. (Its event stays: see `One::publish`.)
+            // SAFETY: no other code has a pointer to it. (Its event stays: see
+            // `LazyEvent::publish`.)
             unsafe { free_value(made) };
         }
         found
@@ -206,24 +205,24 @@ impl Variants {
 }
 
 impl Variant {
-    /// The one that a link leads to.
+    /// Returns the variant to which a link points.
     #[inline(always)]
     fn at(link: &AtomicPtr<Self>) -> Option<&'static Self> {
-        // ORDERING: Acquire pairs with the Release in `add`: a variant is whole when it is seen.
+        // ORDERING: Acquire pairs with the Release in `add`: a loaded variant is complete.
         let variant = link.load(Ordering::Acquire);
-        // SAFETY: null, or one that is never freed.
+        // SAFETY: the pointer is null, or leads to a variant in the list, which is never freed.
         unsafe { variant.as_ref() }
     }
 }
 
-/// Describes `target:name` of a callsite, with what `head` says and the fields of `signature`.
+/// Describes a callsite's event `target:name`, with the leading fields and those of `signature`.
 fn describe_event(
     metadata: &'static Metadata<'static>,
     suffix: &str,
     head: LeadingFields,
     signature: Signature,
 ) -> Option<&'static Event> {
-    // What `tracing` calls an event that has no name of its own: "event src/main.rs:12".
+    // `tracing` names an event without its own name "event src/main.rs:12".
     let name = metadata.name();
     let name = if metadata.is_event() { name.strip_prefix("event ").unwrap_or(name) } else { name };
     let level = match *metadata.level() {
@@ -263,27 +262,26 @@ fn code_of(signature: Signature, index: usize) -> Code {
 }
 
 impl Callsite {
-    /// The bucket of the callsite with this metadata. Statics have addresses of their own.
+    /// Returns the bucket of a callsite. Each metadata static has a unique address.
     #[inline(always)]
     fn bucket(metadata: &Metadata<'_>) -> &'static AtomicPtr<Self> {
         let address = ptr::from_ref(metadata).addr() as u64;
-        // Multiplied by 2^64 / golden ratio (Knuth 6.4): the upper bits depend on all others.
+        // Multiplies by 2^64 / golden ratio (Knuth 6.4), so that upper bits depend on all others.
         let hash = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         &CALLSITES[hash as usize % BUCKETS]
     }
 
-    /// The one with this metadata, if it is a callsite's and was added.
+    /// Returns the added callsite with this metadata, if there is one.
     #[inline(always)]
     pub(crate) fn find(metadata: &Metadata<'_>) -> Option<&'static Self> {
-        // ORDERING: Acquire pairs with the Release in `find_or_add`: a callsite is whole when it
-        // is seen.
+        // ORDERING: Acquire pairs with the Release in `add`: a loaded callsite is complete.
         Self::find_from(Self::bucket(metadata).load(Ordering::Acquire), metadata)
     }
 
     #[inline(always)]
     fn find_from(first: *const Self, metadata: &Metadata<'_>) -> Option<&'static Self> {
         let mut callsite = first;
-        // SAFETY: null, or one that is never freed.
+        // SAFETY: the pointer is null, or leads to a callsite in the list, which is never freed.
         while let Some(this) = unsafe { callsite.as_ref() } {
             if ptr::addr_eq(this.metadata, metadata) {
                 return Some(this);
@@ -293,7 +291,7 @@ impl Callsite {
         None
     }
 
-    /// The same; adds it. `None` without memory.
+    /// Finds a callsite, or adds it. Returns `None` if memory is short.
     pub(crate) fn find_or_add(metadata: &'static Metadata<'static>) -> Option<&'static Self> {
         if let Some(found) = Self::find(metadata) {
             return Some(found);
@@ -314,29 +312,29 @@ impl Callsite {
             has_more: AtomicBool::new(false),
         })?;
         let bucket = Self::bucket(metadata);
-        // ORDERING: Acquire, here and where another's is found: see `find`.
+        // ORDERING: Acquire, here and on a failed exchange: see `find`.
         let mut first = bucket.load(Ordering::Acquire);
-        // Once more for each callsite that others have added meanwhile, of which there are so many.
+        // Repeats only when another thread has added a callsite; their number is limited.
         loop {
             if let Some(found) = Self::find_from(first, metadata) {
-                // SAFETY: no other code has seen it.
+                // SAFETY: no other code has a pointer to it.
                 unsafe { free_value(made) };
                 return Some(found);
             }
-            // SAFETY: no other code has seen it yet.
+            // SAFETY: no other code has a pointer to it yet.
             unsafe { (*made).next = first };
             // ORDERING: Release publishes the callsite; see `find`.
             let published = Ordering::Release;
             match bucket.compare_exchange(first, made, published, Ordering::Acquire) {
-                // SAFETY: it is never freed.
+                // SAFETY: a callsite in the list is never freed.
                 Ok(_) => return Some(unsafe { &*made }),
                 Err(found) => first = found,
             }
         }
     }
 
-    /// Returns true if a recorder wants something of it, or could: that is known when it has been
-    /// visited.
+    /// Returns true if a recorder requests events of this callsite, or if that is unknown before
+    /// its first visit.
     #[inline(always)]
     pub(crate) fn may_be_on(&self) -> bool {
         self.main.may_be_on()
@@ -350,7 +348,7 @@ impl Callsite {
             || self.record.first().is_some_and(|variant| variant.event.is_on())
     }
 
-    /// Records an event of this callsite, which is in the span `span`.
+    /// Records an event of this callsite, within the span that `span` returns.
     #[inline]
     pub(crate) fn record_event(
         &self,
@@ -375,7 +373,7 @@ impl Callsite {
         id: u64,
         parent: impl FnOnce() -> Option<u64>,
     ) {
-        // So that what is selected by the end's name alone is on from the first span on.
+        // Described from the first span on, for sessions that select only the end's name.
         if self.end.get().is_none() {
             self.end.publish(self.describe_of_span(END_SUFFIX));
         }
@@ -393,8 +391,8 @@ impl Callsite {
         values.record(&self.main, self.metadata, "_begin", LeadingFields::Begin);
     }
 
-    /// Expects events that are selected by the name of values that a span has not got yet, whatever
-    /// their types will be: a description without any says whether the name is on.
+    /// Describes the later values of a span without values, because their types are still unknown:
+    /// this description shows if the name is on.
     #[cold]
     fn expect_more(&self, begun: &Values<'_>) {
         if self.record.first().is_none() && begun.lacks_some(self.metadata) {
@@ -432,7 +430,7 @@ impl Callsite {
         self.of_span(&self.end, END_SUFFIX, id);
     }
 
-    /// Records an event that has a span's id and no more.
+    /// Records an event whose only field is a span's id.
     #[inline(always)]
     fn of_span(&self, event: &LazyEvent, suffix: &str, id: u64) {
         let event = event.get().or_else(|| event.publish(self.describe_of_span(suffix)));
@@ -453,11 +451,11 @@ impl Callsite {
     }
 }
 
-/// Values as they come, and their types.
+/// The visited values, and their types.
 struct Values<'buffer> {
     stage: Stage<'buffer>,
     signature: Signature,
-    /// Fields that there is a code for, less those that the head takes.
+    /// Most fields for which the signature has codes, minus the leading fields.
     fields_max: usize,
     head: LeadingFields,
     is_in_order: bool,
@@ -477,7 +475,7 @@ impl<'buffer> Values<'buffer> {
         self.stage.number(id.unwrap_or(0).to_le_bytes());
     }
 
-    /// Takes all values that `visit` shows.
+    /// Takes all values that `visit` visits.
     #[inline(always)]
     fn take(&mut self, metadata: &Metadata<'_>, visit: impl Fn(&mut dyn Visit)) {
         visit(self);
@@ -486,28 +484,30 @@ impl<'buffer> Values<'buffer> {
         }
     }
 
-    /// The same where they come in another order than that of their fields, as `record_all!` may
-    /// have them: looks for one after the other. Of several for one field, the first counts.
+    /// Takes values that are visited in another order than that of their fields, as in
+    /// `record_all!`: visits all values once for each field. Of several values for a field, the
+    /// first counts.
     #[cold]
     fn take_in_order(&mut self, metadata: &Metadata<'_>, visit: &dyn Fn(&mut dyn Visit)) {
         let fields = metadata.fields().len().min(self.fields_max);
         self.stage.rewind(self.head.names().len() * size_of::<u64>(), fields);
         self.signature = 0;
         for end in 1..=fields {
-            // Those before it have been taken, so what is taken now is it, if it is there.
+            // All earlier fields are done, so this visit takes only the next field's value, if it
+            // exists.
             self.fields_max = end;
             visit(self);
         }
     }
 
-    /// Returns true if there are fields that have no value.
+    /// Returns true if some field has no value.
     fn lacks_some(&self, metadata: &Metadata<'_>) -> bool {
         let fields = metadata.fields().len().min(self.fields_max);
         (0..fields).any(|index| code_of(self.signature, index) == Code::Absent)
     }
 
-    /// Notes the type of a field's value; false if it is not to be recorded now: fields come in
-    /// their order, each once, or else the payload would not be what the signature says.
+    /// Notes the type of a field's value; returns false if the value must not be recorded now. The
+    /// payload must have each field once, in order, to match its signature.
     #[inline(always)]
     fn note(&mut self, field: &Field, code: Code) -> bool {
         let index = field.index();
@@ -522,7 +522,7 @@ impl<'buffer> Values<'buffer> {
         true
     }
 
-    /// Records them as one of `variants`, which is made if it is not there.
+    /// Records the values as one of `variants`; adds the variant if it does not exist.
     #[inline(always)]
     fn record(
         &mut self,

@@ -1,5 +1,5 @@
-//! Contexts of a program: values that a thread's events have, as `<trackway/context.h>` has them,
-//! which says more.
+//! Application contexts of a program: values that a thread's events have. `<trackway/context.h>`
+//! has more documentation.
 
 use core::ffi::c_char;
 use core::fmt;
@@ -9,10 +9,10 @@ use core::sync::atomic::AtomicU32;
 use crate::event::VERSION;
 use crate::weak::weak_function;
 
-/// Longest name with its provider and a colon, in bytes: `APPLICATION_BYTES_MAX` of crates/abi.
+/// Longest name with provider and colon, in bytes: `APPLICATION_BYTES_MAX` of crates/abi.
 const NAME_BYTES_MAX: usize = 63;
 
-/// `trackway_abi_context_set` and its like.
+/// The type of `trackway_abi_context_set`; types of related functions follow.
 type SetFn = unsafe extern "C" fn(*const Descriptor, u64);
 type SetTextFn = unsafe extern "C" fn(*const Descriptor, *const u8, usize);
 type ClearFn = unsafe extern "C" fn(*const Descriptor);
@@ -34,7 +34,7 @@ struct Descriptor {
 
 // SAFETY: the names are in static memory, which is never written; `place` is an atomic.
 unsafe impl Sync for Descriptor {}
-// SAFETY: as above.
+// SAFETY: the names are in static memory, which is never written; `place` is an atomic.
 unsafe impl Send for Descriptor {}
 
 /// `struct trackway_abi_context_value`.
@@ -45,17 +45,17 @@ struct Saved {
     is_set: u64,
 }
 
-/// A type that a context can have: an integer, a floating-point number, a truth, or a string.
+/// A type that a context can have: an integer, a floating-point number, a `bool`, or a string.
 pub trait ContextValue: sealed::Kind {}
 
 mod sealed {
-    /// The library's name of the type: `enum trackway_abi_context_kind`.
+    /// The library's code for the type: `enum trackway_abi_context_kind`.
     pub trait Kind {
         const KIND: u8;
     }
     /// A number.
     pub trait Number: Kind + Copy {
-        /// Returns the value as the library takes it.
+        /// Returns the value in the form that the library accepts.
         fn bits(self) -> u64;
     }
 }
@@ -97,23 +97,23 @@ impl sealed::Kind for str {
 }
 impl ContextValue for str {}
 
-/// A context of this program, which [`context!`](crate::context!) makes: it has a value in each
-/// thread, or none, and the thread's events have it where a session asks for it.
+/// An application context of this program, created by [`context!`](crate::context!). It has a value
+/// in each thread, or none; the thread's events have that value if a session requests it.
 ///
-/// Setting a value neither blocks nor allocates, and makes no system call; it may be done in signal
-/// handlers, and by who interrupts it, who finds a whole value. Without libtrackway.so nothing
-/// happens.
+/// Setting a value neither blocks nor allocates, and makes no system call. It is permitted in
+/// signal handlers; a handler that interrupts it reads a complete value. Without libtrackway.so,
+/// calls have no effect.
 pub struct Context<T: ContextValue + ?Sized> {
     descriptor: Descriptor,
     of: PhantomData<fn(&T)>,
 }
 
 impl<T: ContextValue + ?Sized> Context<T> {
-    /// For the macro. Names end with a NUL.
+    /// Creates a context, for the macro. Names end with a NUL.
     #[doc(hidden)]
     pub const fn __new(provider: &'static str, name: &'static str) -> Self {
         assert!(is_c_string(provider) && is_c_string(name), "names are made by `context!`");
-        // A colon between them in the place of one of the two NULs.
+        // In the full name, a colon replaces one of the two NULs.
         assert!(provider.len() + name.len() - 1 <= NAME_BYTES_MAX, "the name is too long");
         Self {
             descriptor: Descriptor {
@@ -130,19 +130,19 @@ impl<T: ContextValue + ?Sized> Context<T> {
         }
     }
 
-    /// Takes the calling thread's value away.
+    /// Removes the calling thread's value.
     pub fn clear(&'static self) {
         if let Some(clear) = weak_function!("trackway_abi_context_clear" as ClearFn) {
-            // SAFETY: the descriptor is what it says, and stays.
+            // SAFETY: the descriptor is valid and static.
             unsafe { clear(&raw const self.descriptor) };
         }
     }
 
-    /// Returns the present value, to be put back.
+    /// Returns the current value, so that it can be restored.
     fn save(&'static self) -> Entered<T> {
         let mut saved = Saved { words: [0; 4], is_set: 0 };
         if let Some(get) = weak_function!("trackway_abi_context_get" as GetFn) {
-            // SAFETY: as above; the variable is ours.
+            // SAFETY: the descriptor is valid and static; `saved` is a local variable.
             unsafe { get(&raw const self.descriptor, &raw mut saved) };
         }
         Entered { context: self, saved, not_send: PhantomData }
@@ -162,16 +162,16 @@ const fn is_c_string(text: &str) -> bool {
 }
 
 impl<T: ContextValue + Number> Context<T> {
-    /// Sets the calling thread's value, until it is set again, or taken away.
+    /// Sets the calling thread's value, until it is set again or removed.
     pub fn set(&'static self, value: T) {
         if let Some(set) = weak_function!("trackway_abi_context_set" as SetFn) {
-            // SAFETY: as in `clear`.
+            // SAFETY: the descriptor is valid and static.
             unsafe { set(&raw const self.descriptor, value.bits()) };
         }
     }
 
-    /// Sets the calling thread's value for as long as what this gives is there; then the value of
-    /// before is there again, or none.
+    /// Sets the calling thread's value while the returned guard exists; dropping the guard restores
+    /// the previous value, or none.
     #[must_use = "the value of before is put back when this is dropped"]
     pub fn enter(&'static self, value: T) -> Entered<T> {
         let entered = self.save();
@@ -181,17 +181,17 @@ impl<T: ContextValue + Number> Context<T> {
 }
 
 impl Context<str> {
-    /// Sets the calling thread's value, until it is set again, or taken away. Of more than 31 bytes
-    /// it is cut, and ends with "…"; a NUL ends it.
+    /// Sets the calling thread's value, until it is set again or removed. Text of more than 31
+    /// bytes is cut and ends with "…"; a NUL ends the text.
     pub fn set(&'static self, value: &str) {
         if let Some(set) = weak_function!("trackway_abi_context_set_text" as SetTextFn) {
-            // SAFETY: as in `clear`; there are so many bytes.
+            // SAFETY: the descriptor is valid and static; the text has `value.len()` bytes.
             unsafe { set(&raw const self.descriptor, value.as_ptr(), value.len()) };
         }
     }
 
-    /// Sets the calling thread's value for as long as what this gives is there; then the value of
-    /// before is there again, or none.
+    /// Sets the calling thread's value while the returned guard exists; dropping the guard restores
+    /// the previous value, or none.
     #[must_use = "the value of before is put back when this is dropped"]
     pub fn enter(&'static self, value: &str) -> Entered<str> {
         let entered = self.save();
@@ -206,19 +206,19 @@ impl<T: ContextValue + ?Sized> fmt::Debug for Context<T> {
     }
 }
 
-/// Puts back what a [`Context`] was in this thread.
+/// A guard that restores a [`Context`]'s previous value in this thread when it is dropped.
 #[must_use = "the value of before is put back when this is dropped"]
 pub struct Entered<T: ContextValue + ?Sized + 'static> {
     context: &'static Context<T>,
     saved: Saved,
-    /// It is about the thread that has made it.
+    /// Makes the guard `!Send`: the saved value belongs to the thread that created the guard.
     not_send: PhantomData<*const ()>,
 }
 
 impl<T: ContextValue + ?Sized> Drop for Entered<T> {
     fn drop(&mut self) {
         if let Some(put) = weak_function!("trackway_abi_context_put" as PutFn) {
-            // SAFETY: the descriptor is what it says; what was saved is the library's.
+            // SAFETY: the descriptor is valid and static; the library wrote the saved value.
             unsafe { put(&raw const self.context.descriptor, &raw const self.saved) };
         }
     }

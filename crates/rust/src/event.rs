@@ -1,10 +1,10 @@
-//! The event of a site: where it is in memory, and whether it is on.
+//! The event of a site: its location in memory, and its enable state.
 //!
 //! A site is an assembly block that writes its descriptor (include/trackway/abi/abi.h) into the
-//! module's data and gives its address. A `static` could not: the types of the fields are those of
-//! the values, which are only known when the function around is compiled, and a `static` takes no
-//! generic parameters. Where the compiler copies a function, its site has several descriptors;
-//! they describe the same event, and libtrackway.so gives them the same number.
+//! module's data and returns its address. A `static` is impossible: fields have the types of their
+//! values, which are known only when the enclosing function is compiled, and a `static` has no
+//! generic parameters. If the compiler copies a function, its site has several descriptors of the
+//! same event; libtrackway.so assigns them one number.
 
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -19,9 +19,9 @@ pub(crate) type EmitFn = unsafe extern "C" fn(*const Event, *mut u8, usize);
 #[repr(C)]
 #[derive(Debug)]
 pub struct Event {
-    /// The enable word: `off` below, or one in the shared window, for good.
+    /// The enable word: `off` below, or a word in the shared window, permanently.
     pub(crate) enabled: AtomicPtr<AtomicU32>,
-    /// An [`EmitFn`], or null while the library has not seen the event.
+    /// An [`EmitFn`], or null before the library has registered the event.
     pub(crate) emit: AtomicPtr<()>,
     pub(crate) off: AtomicU32,
     pub(crate) index: AtomicU32,
@@ -55,7 +55,7 @@ pub(crate) struct Label {
     pub(crate) first: i64,
     /// Last value, inclusive.
     pub(crate) last: i64,
-    /// Its name, a C string.
+    /// The label's name, a C string.
     pub(crate) name: *const c_char,
 }
 
@@ -66,41 +66,42 @@ const _: () = {
     assert!(core::mem::offset_of!(Event, provider) == 32);
 };
 
-// SAFETY: what is written while it is shared is atomic; the pointers lead to constants.
+// SAFETY: shared fields that are written are atomic; the pointers lead to constants.
 unsafe impl Sync for Event {}
-// SAFETY: labels are constants, their names too.
+// SAFETY: labels and their names are constants.
 unsafe impl Sync for Label {}
 
 impl Event {
-    /// Returns true if a session records it now. Relaxed, because a late answer is as good.
+    /// Returns true if a session records the event now. Relaxed, because a late answer is
+    /// acceptable.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
         let enabled = self.enabled.load(Ordering::Relaxed);
-        // SAFETY: it is the event's own word or the library's, which is never unmapped.
+        // SAFETY: the word belongs to the event or to the library, which never unmaps it.
         unsafe { (*enabled).load(Ordering::Relaxed) != 0 }
     }
 
-    /// The function to record with, if the event is on.
+    /// Returns the function that records the event, if the event is on.
     #[inline(always)]
     pub(crate) fn emitter(&self) -> Option<EmitFn> {
         // ORDERING: Acquire pairs with the Release by which the library redirects `enabled`, after
         // it has set `emit`.
         let enabled = self.enabled.load(Ordering::Acquire);
-        // SAFETY: as in `is_on`.
+        // SAFETY: the word belongs to the event or to the library, which never unmaps it.
         if unsafe { (*enabled).load(Ordering::Relaxed) } == 0 {
             return None;
         }
         let emit = self.emit.load(Ordering::Relaxed);
-        // SAFETY: it is null, which is None, or what the library put there: an EmitFn.
+        // SAFETY: the address is null, which means `None`, or an `EmitFn` from the library.
         unsafe { core::mem::transmute::<*mut (), Option<EmitFn>>(emit) }
     }
 }
 
-/// An event that is never on, for machines that cannot be traced.
+/// An event that is never on, for machines on which tracing is impossible.
 #[derive(Debug)]
 pub struct Never(Event);
 
-/// See [`Never`].
+/// The only value of [`Never`].
 pub static NEVER: Never = Never(Event {
     enabled: AtomicPtr::new((&raw const NEVER.0.off).cast_mut()),
     emit: AtomicPtr::new(core::ptr::null_mut()),
@@ -117,13 +118,13 @@ pub static NEVER: Never = Never(Event {
 });
 
 impl Never {
-    /// Its address.
+    /// Returns the event's address.
     pub const fn event(&'static self) -> *const Event {
         &raw const self.0
     }
 }
 
-/// Panics, at compile time, unless `name` can be one of a provider, event or field.
+/// Panics at compile time if `name` is invalid as the name of a provider, event or field.
 pub const fn check_name(name: &str) {
     let bytes = name.as_bytes();
     assert!(bytes.len() <= 254, "names of providers, events and fields have up to 254 bytes");

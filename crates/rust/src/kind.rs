@@ -1,4 +1,4 @@
-//! The types of values: [`Value`] is what a program has, [`Kind`] what a record has of it.
+//! The types of values: [`Value`] for a program's values, [`Kind`] for their form in records.
 //!
 //! Longer than 600 lines: a table of types, each with the same few functions.
 
@@ -37,12 +37,12 @@ pub(crate) mod shape {
     pub(crate) const ENUMERATION: u8 = 5;
 }
 
-/// Something that can be the value of an event's field.
+/// A type whose values can be fields of an event.
 ///
 /// Implemented for integers, floats, `bool`, `char`, [`str`], [`CStr`], arrays and slices of
-/// numbers, raw pointers, what [`hex`] and [`bytes`] give, enumerations of [`enumeration!`], and
-/// references to all of these; with the feature `std` for `String`, `Path`, `OsStr`, `Vec`, and
-/// `Box`, `Rc`, `Arc` and `Cow` of them.
+/// numbers, raw pointers, results of [`hex`] and [`bytes`], enumerations of [`enumeration!`], and
+/// references to all of these types; with the feature `std` also for `String`, `Path`, `OsStr`,
+/// `Vec`, and `Box`, `Rc`, `Arc` and `Cow` of them.
 ///
 /// | in Rust | in a trace (and in `TRACKWAY_EVENT`) |
 /// |---|---|
@@ -54,13 +54,12 @@ pub(crate) mod shape {
 /// | `[T; N]` of numbers, 1 to 1024 | `array` |
 /// | `[T]`, `Vec<T>` of numbers | `seq` |
 ///
-/// There is none for `Option`: a field is always there. `path.unwrap_or("")` is short, and two
-/// events are clear.
+/// `Option` is not implemented: a field always exists. Use `path.unwrap_or("")`, or two events.
 ///
 /// # Safety
 ///
-/// What [`Value::kind`] gives points to nothing but parts of the value, which stay where they are
-/// while it is borrowed. (To give the kind of one's own field is enough.)
+/// The result of [`Value::kind`] must point only to parts of the value, which must stay in place
+/// while the value is borrowed. (Returning the kind of a field of the type is sufficient.)
 ///
 /// [`enumeration!`]: crate::enumeration
 #[diagnostic::on_unimplemented(
@@ -69,11 +68,11 @@ pub(crate) mod shape {
             `trackway::enumeration!` makes enumerations that can"
 )]
 pub unsafe trait Value {
-    /// The type of the record's field.
+    /// The type of the field in records.
     #[doc(hidden)]
     type Kind: Kind;
 
-    /// Returns the field of this value: it may point into it.
+    /// Returns the field for this value; it may point into the value.
     #[doc(hidden)]
     fn kind(&self) -> Self::Kind;
 }
@@ -81,57 +80,58 @@ pub unsafe trait Value {
 /// A number: an element of arrays and sequences.
 ///
 /// # Safety
-/// `SCALAR` is the code of a type with this size; all of its bytes are initialised.
+/// `SCALAR` must be the code of a type with this size, and all bytes must be initialised.
 #[doc(hidden)]
 pub unsafe trait Number: Copy {
     const SCALAR: u8;
 }
 
-/// A field's value in a form that can be staged, without lifetime: it is used while the value that
-/// it was made of is there.
+/// A field's value in a form that can be staged, without a lifetime: it is used only while the
+/// original value exists.
 ///
 /// # Safety
-/// The constants describe what `put` writes: `FIXED` bytes and `IS_SPAN`'s granted ones at most.
+/// The constants must describe `put`: it writes `FIXED` bytes and at most the bytes granted to a
+/// span.
 #[doc(hidden)]
 pub unsafe trait Kind: Copy {
     const SCALAR: u8;
     const SHAPE: u8;
-    /// Elements of an array, labels of an enumeration.
+    /// Number of elements of an array, or of labels of an enumeration.
     const LENGTH: u16 = 0;
     /// The number in the symbol of an enumeration's labels; 0 without labels.
     const LABELS: u64 = 0;
     /// 1 with labels, else 0.
     const HAS_LABELS: u8 = (Self::LABELS != 0) as u8;
-    /// Bytes that it takes whatever its value.
+    /// Number of bytes that the field takes with any value.
     const FIXED: usize;
-    /// True if it takes more than that, and can be cut.
+    /// True if the field takes more bytes than `FIXED`, and can be cut.
     const IS_SPAN: bool = false;
 
-    /// Returns the bytes that it would like to have in addition: at most [`PAYLOAD_MAX`], which is
-    /// more than there is.
+    /// Returns the number of additional bytes that the field needs: at most about [`PAYLOAD_MAX`],
+    /// which exceeds the available room.
     ///
     /// # Safety
-    /// What the kind points to is still there.
+    /// The data to which the kind points must still exist.
     #[inline(always)]
     unsafe fn wanted(&self) -> usize {
         0
     }
 
-    /// Appends it, and returns the new end.
+    /// Appends the field, and returns the payload's new end.
     ///
     /// # Safety
-    /// There is room at `to`, and what the kind points to is still there.
+    /// There must be room at `to`, and the data to which the kind points must still exist.
     unsafe fn put(self, to: *mut u8, span: Span) -> *mut u8;
 }
 
 macro_rules! numbers {
     ($($type:ty, $code:ident;)*) => {$(
-        // SAFETY: the code is the type's.
+        // SAFETY: the code is that of the type.
         unsafe impl Number for $type {
             const SCALAR: u8 = scalar::$code;
         }
 
-        // SAFETY: `put` writes the value.
+        // SAFETY: `put` writes `FIXED` bytes.
         unsafe impl Kind for $type {
             const SCALAR: u8 = scalar::$code;
             const SHAPE: u8 = shape::SCALAR;
@@ -139,7 +139,7 @@ macro_rules! numbers {
 
             #[inline(always)]
             unsafe fn put(self, to: *mut u8, _: Span) -> *mut u8 {
-                // SAFETY: there is room for it.
+                // SAFETY: the caller guarantees room for the number.
                 unsafe {
                     to.cast::<Self>().write_unaligned(self);
                     to.add(size_of::<Self>())
@@ -147,7 +147,7 @@ macro_rules! numbers {
             }
         }
 
-        // SAFETY: a part of the value, or a copy.
+        // SAFETY: the kind copies the value, or points to parts of it.
         unsafe impl Value for $type {
             type Kind = Self;
 
@@ -168,7 +168,7 @@ numbers! {
 
 macro_rules! converted {
     ($($type:ty, $kind:ty;)*) => {$(
-        // SAFETY: a part of the value, or a copy.
+        // SAFETY: the kind copies the value, or points to parts of it.
         unsafe impl Value for $type {
             type Kind = $kind;
 
@@ -182,15 +182,14 @@ macro_rules! converted {
 
 converted! { isize, i64; usize, u64; }
 
-/// An integer that is shown in hexadecimal; made by [`hex`].
+/// An integer that is displayed in hexadecimal; created by [`hex`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Hex<T>(T);
 
-/// The types that [`hex`] takes: `u8`, `u16`, `u32`, `u64`, and `usize`, which is recorded as
-/// `u64`.
+/// A type that [`hex`] accepts: `u8`, `u16`, `u32`, `u64`, and `usize`, which is recorded as `u64`.
 pub trait Unsigned: Copy {
-    /// The type that it is recorded as.
+    /// The type in records.
     #[doc(hidden)]
     type As;
 
@@ -213,7 +212,7 @@ macro_rules! unsigned {
 
 unsigned! { u8, u8; u16, u16; u32, u32; u64, u64; usize, u64; }
 
-/// Returns `number` as a value that is shown in hexadecimal.
+/// Returns `number` as a value that is displayed in hexadecimal.
 ///
 /// ```
 /// trackway::event!(myapp, register_written, DEBUG, flags = trackway::hex(0x81_u8));
@@ -225,7 +224,7 @@ pub fn hex<T: Unsigned>(number: T) -> Hex<T::As> {
 
 macro_rules! pointers {
     ($($type:ty),*) => {$(
-        // SAFETY: a part of the value, or a copy.
+        // SAFETY: the kind copies the value, or points to parts of it.
         unsafe impl<T: ?Sized> Value for $type {
             type Kind = Hex<u64>;
 
@@ -239,7 +238,7 @@ macro_rules! pointers {
 
 pointers! { *const T, *mut T }
 
-/// Any bytes: a 32-bit length, then the bytes.
+/// Text of any bytes: a 32-bit length, then the bytes.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Text {
@@ -254,7 +253,7 @@ impl Text {
     }
 }
 
-// SAFETY: `put` writes a length of four bytes, then what is granted.
+// SAFETY: `put` writes a length of four bytes, then at most the granted bytes.
 unsafe impl Kind for Text {
     const SCALAR: u8 = scalar::NONE;
     const SHAPE: u8 = shape::TEXT;
@@ -269,7 +268,7 @@ unsafe impl Kind for Text {
     #[inline(always)]
     unsafe fn put(self, to: *mut u8, span: Span) -> *mut u8 {
         let mut length = span.copied();
-        // SAFETY: there is room for what is granted, and for the length.
+        // SAFETY: the caller guarantees room for the length and the granted bytes.
         unsafe {
             let text = to.add(Self::FIXED);
             text.copy_from_nonoverlapping(self.bytes, length);
@@ -282,12 +281,12 @@ unsafe impl Kind for Text {
     }
 }
 
-/// Text that need not be UTF-8 and may have NULs; made by [`bytes`].
+/// Text that need not be UTF-8 and may contain NULs; created by [`bytes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Bytes<'a>(&'a [u8]);
 
-/// Returns `text` as a string of its length, whatever its bytes are: an HTTP header, a frame. (A
-/// slice of bytes is recorded as a sequence of numbers, and a `str` with a NUL in it ends there.)
+/// Returns `text` as a string with an explicit length, for any bytes: an HTTP header, a frame. (A
+/// slice of bytes is recorded as a sequence of numbers, and a `str` ends at its first NUL.)
 ///
 /// ```
 /// trackway::event!(myapp, header, DEBUG, value = trackway::bytes(b"caf\xe9"));
@@ -297,7 +296,7 @@ pub fn bytes(text: &[u8]) -> Bytes<'_> {
     Bytes(text)
 }
 
-// SAFETY: a part of the value, or a copy.
+// SAFETY: the kind copies the value, or points to parts of it.
 unsafe impl Value for Bytes<'_> {
     type Kind = Text;
 
@@ -307,12 +306,12 @@ unsafe impl Value for Bytes<'_> {
     }
 }
 
-/// A string that ends with a NUL, of bytes that have none.
+/// A string that ends with a NUL, from bytes without NULs.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Str(Text);
 
-// SAFETY: `put` writes what is granted, then a NUL.
+// SAFETY: `put` writes at most the granted bytes, then a NUL.
 unsafe impl Kind for Str {
     const SCALAR: u8 = scalar::NONE;
     const SHAPE: u8 = shape::STR;
@@ -321,14 +320,14 @@ unsafe impl Kind for Str {
 
     #[inline(always)]
     unsafe fn wanted(&self) -> usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the bytes exist.
         unsafe { self.0.wanted() }
     }
 
     #[inline(always)]
     unsafe fn put(self, to: *mut u8, span: Span) -> *mut u8 {
         let mut length = span.copied();
-        // SAFETY: there is room for what is granted, and for the NUL.
+        // SAFETY: the caller guarantees room for the granted bytes and the NUL.
         unsafe {
             to.copy_from_nonoverlapping(self.0.bytes, length);
             if span.is_cut() && span.granted >= 3 {
@@ -340,7 +339,7 @@ unsafe impl Kind for Str {
     }
 }
 
-// SAFETY: a part of the value, or a copy.
+// SAFETY: the kind copies the value, or points to parts of it.
 unsafe impl Value for CStr {
     type Kind = Str;
 
@@ -350,8 +349,8 @@ unsafe impl Value for CStr {
     }
 }
 
-/// The same of bytes that may have a NUL, and end there. Recorded as C's strings are, so that the
-/// same event in C and in Rust is one; and traces show no lengths beside strings.
+/// A string from bytes up to their first NUL. Its form is that of C strings, so that an event in C
+/// and in Rust is the same event; and traces show no lengths beside strings.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Utf8(Str);
@@ -363,7 +362,7 @@ impl Utf8 {
     }
 }
 
-// SAFETY: `put` is that of `Str`.
+// SAFETY: `put` is that of `Str`, with at most as many bytes.
 unsafe impl Kind for Utf8 {
     const SCALAR: u8 = Str::SCALAR;
     const SHAPE: u8 = Str::SHAPE;
@@ -372,20 +371,21 @@ unsafe impl Kind for Utf8 {
 
     #[inline(always)]
     unsafe fn wanted(&self) -> usize {
-        // SAFETY: the bytes are there, as the caller promises, and so many of them.
+        // SAFETY: the caller promises that the bytes exist; `wanted` does not exceed their number.
         let bytes = unsafe { core::slice::from_raw_parts(self.0.0.bytes, self.0.wanted()) };
         length_before_nul(bytes)
     }
 
     #[inline(always)]
     unsafe fn put(self, to: *mut u8, span: Span) -> *mut u8 {
-        // SAFETY: the caller's promise; what is granted ends before the first NUL.
+        // SAFETY: the caller's promises hold for `Str`, too; granted bytes end before the first
+        // NUL.
         unsafe { self.0.put(to, span) }
     }
 }
 
-/// Bytes before the first NUL, or all of them. By words: what is scanned is mostly short, and has
-/// none; a call of memchr(3) costs more than that.
+/// Returns the number of bytes before the first NUL, or of all bytes. Scans by words: most strings
+/// are short and contain no NUL, and a call of memchr(3) costs more.
 #[inline(always)]
 pub(crate) fn length_before_nul(bytes: &[u8]) -> usize {
     const LOW: u64 = 0x0101_0101_0101_0101;
@@ -393,7 +393,7 @@ pub(crate) fn length_before_nul(bytes: &[u8]) -> usize {
     let (words, rest) = bytes.as_chunks::<8>();
     for (number, word) in words.iter().enumerate() {
         let word = u64::from_le_bytes(*word);
-        // The lowest bit that is left is in the first byte that is zero (Mycroft 1987).
+        // The lowest remaining bit is in the first zero byte (Mycroft 1987).
         let zeros = word.wrapping_sub(LOW) & !word & HIGH;
         if zeros != 0 {
             return number * 8 + zeros.trailing_zeros() as usize / 8;
@@ -403,7 +403,7 @@ pub(crate) fn length_before_nul(bytes: &[u8]) -> usize {
     in_rest.map_or(bytes.len(), |at| words.len() * 8 + at)
 }
 
-// SAFETY: a part of the value, or a copy.
+// SAFETY: the kind copies the value, or points to parts of it.
 unsafe impl Value for str {
     type Kind = Utf8;
 
@@ -413,13 +413,13 @@ unsafe impl Value for str {
     }
 }
 
-/// A character: a string of one.
+/// A string of one character.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Character(char);
 
-// SAFETY: `put` writes up to four bytes, and a NUL. They are counted as fixed, because a character
-// is not cut.
+// SAFETY: `put` writes up to four bytes, and a NUL. All five count as fixed, because a character is
+// never cut.
 unsafe impl Kind for Character {
     const SCALAR: u8 = scalar::NONE;
     const SHAPE: u8 = shape::STR;
@@ -429,7 +429,7 @@ unsafe impl Kind for Character {
     unsafe fn put(self, to: *mut u8, _: Span) -> *mut u8 {
         let mut utf8 = [0; 5];
         let length = if self.0 == '\0' { 0 } else { self.0.encode_utf8(&mut utf8).len() };
-        // SAFETY: there is room for five bytes.
+        // SAFETY: the caller guarantees room for five bytes.
         unsafe {
             to.cast::<[u8; 5]>().write_unaligned(utf8);
             to.add(length + 1)
@@ -437,7 +437,7 @@ unsafe impl Kind for Character {
     }
 }
 
-// SAFETY: a part of the value, or a copy.
+// SAFETY: the kind copies the value, or points to parts of it.
 unsafe impl Value for char {
     type Kind = Character;
 
@@ -447,7 +447,7 @@ unsafe impl Value for char {
     }
 }
 
-/// Any number of numbers: a 32-bit count, then the elements.
+/// A sequence of any number of numbers: a 32-bit count, then the elements.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Sequence<T> {
@@ -455,7 +455,7 @@ pub struct Sequence<T> {
     count: usize,
 }
 
-// SAFETY: `put` writes a count of four bytes, then what is granted.
+// SAFETY: `put` writes a count of four bytes, then at most the granted bytes.
 unsafe impl<T: Number> Kind for Sequence<T> {
     const SCALAR: u8 = T::SCALAR;
     const SHAPE: u8 = shape::SEQUENCE;
@@ -471,7 +471,7 @@ unsafe impl<T: Number> Kind for Sequence<T> {
     unsafe fn put(self, to: *mut u8, span: Span) -> *mut u8 {
         let count = span.granted / size_of::<T>();
         let length = count * size_of::<T>();
-        // SAFETY: there is room for what is granted, and for the count.
+        // SAFETY: the caller guarantees room for the count and the granted bytes.
         unsafe {
             to.cast::<u32>().write_unaligned(count as u32);
             let to = to.add(Self::FIXED);
@@ -481,7 +481,7 @@ unsafe impl<T: Number> Kind for Sequence<T> {
     }
 }
 
-// SAFETY: a part of the value, or a copy.
+// SAFETY: the kind copies the value, or points to parts of it.
 unsafe impl<T: Number> Value for [T] {
     type Kind = Sequence<T>;
 
@@ -491,12 +491,12 @@ unsafe impl<T: Number> Value for [T] {
     }
 }
 
-/// A fixed number of numbers.
+/// An array of a fixed number of numbers.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Array<T, const N: usize>(*const [T; N]);
 
-// SAFETY: `put` writes the elements.
+// SAFETY: `put` writes the elements, which have `FIXED` bytes.
 unsafe impl<T: Number, const N: usize> Kind for Array<T, N> {
     const SCALAR: u8 = T::SCALAR;
     const SHAPE: u8 = shape::ARRAY;
@@ -508,7 +508,7 @@ unsafe impl<T: Number, const N: usize> Kind for Array<T, N> {
 
     #[inline(always)]
     unsafe fn put(self, to: *mut u8, _: Span) -> *mut u8 {
-        // SAFETY: there is room for it, and the array is still there.
+        // SAFETY: the caller guarantees the room, and that the array still exists.
         unsafe {
             to.copy_from_nonoverlapping(self.0.cast(), Self::FIXED);
             to.add(Self::FIXED)
@@ -516,7 +516,7 @@ unsafe impl<T: Number, const N: usize> Kind for Array<T, N> {
     }
 }
 
-// SAFETY: a part of the value, or a copy.
+// SAFETY: the kind copies the value, or points to parts of it.
 unsafe impl<T: Number, const N: usize> Value for [T; N] {
     type Kind = Array<T, N>;
 
@@ -526,11 +526,11 @@ unsafe impl<T: Number, const N: usize> Value for [T; N] {
     }
 }
 
-/// A type of [`enumeration!`](crate::enumeration).
+/// A type that [`enumeration!`](crate::enumeration) defines.
 ///
 /// # Safety
-/// The symbol `trackway.labels.NUMBER` is an array of `COUNT` labels, NUMBER being `LABELS`, in all
-/// code that has a value, and null or such an array in other code.
+/// In all code that has a value, the symbol `trackway.labels.NUMBER` must be an array of `COUNT`
+/// labels; NUMBER is `LABELS`. In other code it must be null or such an array.
 #[doc(hidden)]
 pub unsafe trait Enumeration: Copy {
     type Integer: Kind;
@@ -540,7 +540,7 @@ pub unsafe trait Enumeration: Copy {
     fn number(self) -> Self::Integer;
 }
 
-/// The integer of an enumeration.
+/// The integer that represents an enumeration.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Enumerated<E: Enumeration>(E::Integer, PhantomData<fn(E)>);
@@ -561,7 +561,7 @@ impl<E: Enumeration> Clone for Enumerated<E> {
 
 impl<E: Enumeration> Copy for Enumerated<E> {}
 
-// SAFETY: as its integer.
+// SAFETY: the constants and `put` are those of the integer.
 unsafe impl<E: Enumeration> Kind for Enumerated<E> {
     const SCALAR: u8 = E::Integer::SCALAR;
     const SHAPE: u8 = shape::ENUMERATION;
@@ -571,12 +571,12 @@ unsafe impl<E: Enumeration> Kind for Enumerated<E> {
 
     #[inline(always)]
     unsafe fn put(self, to: *mut u8, span: Span) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promises hold for the integer, too.
         unsafe { self.0.put(to, span) }
     }
 }
 
-// SAFETY: a part of the value, or a copy.
+// SAFETY: the kind copies the value, or points to parts of it.
 unsafe impl<V: Value + ?Sized> Value for &V {
     type Kind = V::Kind;
 
@@ -586,7 +586,7 @@ unsafe impl<V: Value + ?Sized> Value for &V {
     }
 }
 
-// SAFETY: a part of the value, or a copy.
+// SAFETY: the kind copies the value, or points to parts of it.
 unsafe impl<V: Value + ?Sized> Value for &mut V {
     type Kind = V::Kind;
 
@@ -608,7 +608,7 @@ mod with_std {
 
     macro_rules! strings {
         ($($type:ty, $bytes:expr;)*) => {$(
-            // SAFETY: a part of the value, or a copy.
+            // SAFETY: the kind copies the value, or points to parts of it.
             unsafe impl Value for $type {
                 type Kind = Utf8;
 
@@ -629,7 +629,7 @@ mod with_std {
         PathBuf, |path| path.as_os_str().as_encoded_bytes();
     }
 
-    // SAFETY: a part of the value, or a copy.
+    // SAFETY: the kind copies the value, or points to parts of it.
     unsafe impl<T: Number> Value for Vec<T> {
         type Kind = Sequence<T>;
 
@@ -641,7 +641,7 @@ mod with_std {
 
     macro_rules! pointing {
         ($($type:ty),*) => {$(
-            // SAFETY: a part of the value, or a copy.
+            // SAFETY: the kind copies the value, or points to parts of it.
             unsafe impl<V: Value + ?Sized> Value for $type {
                 type Kind = V::Kind;
 
@@ -655,7 +655,7 @@ mod with_std {
 
     pointing! { Box<V>, Rc<V>, Arc<V> }
 
-    // SAFETY: a part of the value, or a copy.
+    // SAFETY: the kind copies the value, or points to parts of it.
     unsafe impl<V: Value + ToOwned + ?Sized> Value for Cow<'_, V> {
         type Kind = V::Kind;
 
@@ -666,11 +666,11 @@ mod with_std {
     }
 }
 
-/// A number for an enumeration's labels that others do not have: FNV-1a, as in crates/schema, of
-/// names and numbers. Equal labels may share their symbol.
+/// Returns a number that identifies an enumeration's labels: FNV-1a, as in crates/schema, of names
+/// and numbers. Equal labels may share their symbol.
 ///
 /// # Panics
-/// If there are more than 64.
+/// If there are more than 64 labels.
 #[doc(hidden)]
 pub const fn hash_labels(names: &[&str], numbers: &[i64]) -> u64 {
     const fn hash_bytes(mut hash: u64, bytes: &[u8]) -> u64 {
@@ -690,7 +690,7 @@ pub const fn hash_labels(names: &[&str], numbers: &[i64]) -> u64 {
         hash = hash_bytes(hash, &numbers[at].to_le_bytes());
         at += 1;
     }
-    // Zero means "no labels".
+    // Zero is reserved for "no labels".
     if hash == 0 { 1 } else { hash }
 }
 
@@ -704,7 +704,7 @@ mod tests {
             let mut bytes = vec![0x80_u8; length];
             assert_eq!(length_before_nul(&bytes), length);
             for at in 0..length {
-                // A byte of one behind a zero is what the trick by words takes for another.
+                // After a zero byte, the word trick mistakes a byte of value one for a zero byte.
                 bytes[at] = 0;
                 bytes[at + 1..].fill(1);
                 assert_eq!(length_before_nul(&bytes), at, "of {length}");

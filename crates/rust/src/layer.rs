@@ -1,8 +1,8 @@
-//! A layer for `tracing_subscriber`, which works beside others.
+//! A layer for `tracing_subscriber`, which works beside other layers.
 //!
-//! It has no filter: a per-layer filter whose answer changes costs more than what it saves, because
-//! the registry makes the span all the same (`FilterMap::any_enabled` of tracing-subscriber 0.3),
-//! and looks it up for the filter at each turn of its life.
+//! The layer has no filter: a per-layer filter with changing results costs more than it saves. The
+//! registry creates the span in any case (`FilterMap::any_enabled` of tracing-subscriber 0.3), and
+//! looks it up for the filter at each event of the span.
 
 use tracing_core::Subscriber;
 use tracing_core::span::{Attributes, Id, Record};
@@ -12,8 +12,8 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::callsite::Callsite;
 use crate::runtime;
 
-/// A layer that records all spans and events that a recorder asks for; `None`, which
-/// `tracing_subscriber` takes for no layer at all, where libtrackway.so is not there.
+/// Returns a layer that records all spans and events that a recorder requests. Without
+/// libtrackway.so, returns `None`, which `tracing_subscriber` treats as no layer.
 ///
 /// ```
 /// use tracing_subscriber::prelude::*;
@@ -22,8 +22,8 @@ use crate::runtime;
 /// tracing::info!(rows = 3_u64, "loaded");
 /// ```
 ///
-/// Other layers, such as `tracing_subscriber::fmt`, work beside it and are not affected. It is
-/// [`Options::layer`] of the options that most programs want.
+/// Other layers, such as `tracing_subscriber::fmt`, work beside this layer and are not affected.
+/// The function calls [`Options::layer`] with the default options, which suit most programs.
 pub fn layer() -> Option<Layer> {
     Options::new().layer()
 }
@@ -35,32 +35,32 @@ pub struct Options {
 }
 
 impl Options {
-    /// Events, and beginnings and ends of spans.
+    /// Creates options to record events, and the beginnings and ends of spans.
     pub const fn new() -> Self {
         Self { enters: false }
     }
 
-    /// Records each time that a span is entered and exited, too: for async programs, in which a
-    /// span may be idle between its beginning and its end.
+    /// Sets if each entry and exit of a span is recorded, too: for async programs, in which a span
+    /// may be idle between its beginning and its end.
     pub const fn enters(mut self, yes: bool) -> Self {
         self.enters = yes;
         self
     }
 
-    /// A layer that does so, or `None` without libtrackway.so.
+    /// Returns a layer with these options, or `None` without libtrackway.so.
     pub fn layer(self) -> Option<Layer> {
         runtime::find_register_function().map(|_| Layer { options: self })
     }
 }
 
-/// The layer; made by [`layer`].
+/// A layer that [`layer`] creates.
 #[derive(Debug)]
 pub struct Layer {
     options: Options,
 }
 
 impl Layer {
-    /// The callsite of a span.
+    /// Returns the callsite of a span.
     #[inline(always)]
     fn callsite_of<S>(id: &Id, context: &Context<'_, S>) -> Option<&'static Callsite>
     where

@@ -1,6 +1,6 @@
-//! Trackway's events for Rust programs: declare them where they happen, leave them in.
+//! Trackway's events for Rust programs: instrument code once, and keep the events in it.
 //!
-//! [Trackway](https://docs.rs/trackway) records what programs do, event by event, at a cost close
+//! [Trackway](https://docs.rs/trackway) records the events of programs, at a cost per event close
 //! to reading the clock.
 //!
 //! ```
@@ -18,36 +18,35 @@
 //! … myapp:request: { cpu_id = 0 }, { vtid = 4242 }, { path = "/index.html", status = 200, …
 //! ```
 //!
-//! - [`event!`] records an event. The types of its fields are those of the [values](Value).
+//! - [`event!`] records an event. Its fields have the types of their [values](Value).
 //! - [`span!`] records the beginning and the end of a scope.
-//! - [`snapshot()`] asks the flight recorders that record the program for what they have.
-//! - [`context!`] makes values that all events of a thread have, such as the request it serves.
-//! - [`enumeration!`] makes enumerations whose values have names in a trace.
-//! - [`layer()`] and [`subscriber()`] record what a program says through `tracing` (feature
-//!   `tracing`), and [`log::init`] what it says through `log` (feature `log`).
+//! - [`snapshot()`] requests a snapshot from the flight recorders that record the program.
+//! - [`context!`] defines values that all events of a thread have, such as the current request.
+//! - [`enumeration!`] defines enumerations whose values have names in a trace.
+//! - [`layer()`] and [`subscriber()`] record spans and events of `tracing` (feature `tracing`), and
+//!   [`log::init`] records messages of `log` (feature `log`).
 //!
-//! # What is there, and what is not
+//! # Library and platforms
 //!
-//! Like the C header `<trackway/trackway.h>`, the crate has no tracer in it: `libtrackway.so` is
-//! that, which `trackway record` preloads, or a program is linked with. It finds the events in the
-//! program's data. Without it, every event is off, for good, and nothing else happens: no file, no
-//! thread, no memory.
+//! Like the C header `<trackway/trackway.h>`, the crate contains no tracer. The tracer is
+//! `libtrackway.so`, which `trackway record` preloads, or with which a program is linked. The
+//! library finds the events in the program's data. Without it, every event is off permanently, and
+//! the crate creates no file and no thread and uses no memory.
 //!
-//! Linux on x86-64, AArch64 and RISC-V (64 bits) is what is supported. On other machines all of
-//! this compiles, and events are off.
-//! The same holds for programs that are linked statically.
+//! The crate supports Linux on x86-64, AArch64 and RISC-V (64 bits). On other machines it compiles,
+//! but events are always off. Events are also off in statically linked programs.
 //!
 //! # Cost
 //!
-//! While an event is off, its call is two loads and a branch that is not taken, and its values are
-//! not evaluated. When it is on, it costs what it costs in C: its values are put together on the
+//! While an event is off, its call costs two loads and a branch that is not taken, and its values
+//! are not evaluated. While it is on, it costs as much as in C: its values are assembled on the
 //! stack, and libtrackway.so appends them to a buffer in shared memory. `trackway bench tracepoint`
 //! and `trackway bench spans` measure both on your machine.
 //!
 //! # Features
 //!
-//! - `std` (default): `String`, `Vec`, `Path` and other types of it are values. Without it, the
-//!   crate needs `core` alone.
+//! - `std` (default): `String`, `Vec`, `Path` and other types of the standard library are values.
+//!   Without this feature, the crate needs only `core`.
 //! - `tracing`: [`layer()`] and [`subscriber()`].
 //! - `log`: [`log::init`].
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -85,7 +84,7 @@ pub use span::Span;
 #[cfg(feature = "tracing")]
 pub use subscriber::subscriber;
 
-/// For the macros.
+/// Items that the macros use.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::event::{Event, NEVER, check_name};

@@ -1,4 +1,4 @@
-//! Messages of [`log`](https://docs.rs/log) as events: one added line traces them.
+//! Messages of [`log`](https://docs.rs/log) as events: one additional line traces them.
 //!
 //! ```
 //! trackway::log::init()?;
@@ -7,19 +7,20 @@
 //! ```
 //!
 //! The events are `log:error`, `log:warn`, `log:info`, `log:debug` and `log:trace`, with the fields
-//! `message`, `target`, `file` and `line`; what `log` does not know is empty, or 0. Messages are
-//! formatted only while their event is on, on the stack, and cut at the size of a record.
+//! `message`, `target`, `file` and `line`; values that `log` does not provide are empty, or 0.
+//! Messages are formatted only while their event is on, on the stack, and cut at the size of a
+//! record.
 
 use log::{Level, LevelFilter, Log, Metadata, Record, SetLoggerError};
 
 use crate::event::Event;
 use crate::payload::{Buffer, Stage};
 
-/// Records what is logged from now on, at all levels.
+/// Records all messages that are logged from now on, at all levels.
 ///
 /// # Errors
 ///
-/// If there is a logger already: give it to [`init_with`] instead of installing it.
+/// If a logger is already installed: pass that logger to [`init_with`] instead of installing it.
 pub fn init() -> Result<(), SetLoggerError> {
     static LOGGER: Logger = Logger { other: None, other_max: LevelFilter::Off };
     log::set_logger(&LOGGER)?;
@@ -27,11 +28,11 @@ pub fn init() -> Result<(), SetLoggerError> {
     Ok(())
 }
 
-/// The same, and all up to the level `max` goes to `other`, too.
+/// Records messages like [`init`], and forwards those up to the level `max` to `other`.
 ///
 /// # Errors
 ///
-/// If there is a logger already.
+/// If a logger is already installed.
 pub fn init_with(other: Box<dyn Log>, max: LevelFilter) -> Result<(), SetLoggerError> {
     log::set_logger(Box::leak(Box::new(Logger { other: Some(other), other_max: max })))?;
     log::set_max_level(LevelFilter::Trace);
@@ -43,7 +44,7 @@ struct Logger {
     other_max: LevelFilter,
 }
 
-/// The event of a level; the types are those of its fields.
+/// Defines the function that returns a level's event; its fields have the types of the call below.
 macro_rules! events {
     ($($level:pat => $name:ident, $number:ident;)*) => {
         #[inline(always)]
@@ -53,7 +54,7 @@ macro_rules! events {
                     crate::__site!(log, $name, $number, message target file line);
                     let site = __trackway_site();
                     if false {
-                        // What says of which types the fields are; never run.
+                        // Determines the types of the fields; never executed.
                         let text = crate::Value::kind("");
                         __trackway_record(site, text, text, text, 0_u32);
                     }
@@ -73,7 +74,7 @@ events! {
 }
 
 impl Logger {
-    /// The other logger, if it wants this.
+    /// Returns the other logger, if it accepts messages with this metadata.
     fn other(&self, metadata: &Metadata<'_>) -> Option<&dyn Log> {
         self.other.as_deref().filter(|_| metadata.level() <= self.other_max)
     }
@@ -142,7 +143,7 @@ mod tests {
         log(Level::Info, "told");
         log(Level::Debug, "too much");
         assert_eq!(*RECORDED.lock().expect("nobody panics"), ["warned", "told"]);
-        // By itself, and without the library, nothing is enabled.
+        // Alone and without the library, the logger enables nothing.
         let alone = Logger { other: None, other_max: LevelFilter::Off };
         assert!(!alone.enabled(&Metadata::builder().level(Level::Error).build()));
     }

@@ -1,6 +1,6 @@
-//! The macros, and the assembly that they are made of.
+//! The macros, and the assembly code that they generate.
 
-/// Records the event `provider:name`, where a recorder wants it.
+/// Records the event `provider:name`, if a recorder requests it.
 ///
 /// ```
 /// # let (path, status) = (String::from("/index.html"), 200_u16);
@@ -9,21 +9,21 @@
 /// ```
 ///
 /// `provider`, `name` and up to 32 fields are identifiers; the level is one of
-/// [`level`](crate::level). Values are expressions of any type that is a [`Value`](crate::Value);
-/// the type of a field is that of its value. Values are borrowed, not moved, and they are evaluated
-/// once if the event is on, else not at all: `return`, `?` and `.await` work in them.
+/// [`level`](crate::level). Values are expressions of any type that implements
+/// [`Value`](crate::Value); a field has the type of its value. The macro borrows values. It
+/// evaluates them once if the event is on, else never: `return`, `?` and `.await` work in them.
 ///
-/// While the event is off, a call is two loads and a branch that is not taken. When it is on, it
-/// does not block, allocate, panic or change errno; it may be called in any thread, in signal
-/// handlers, after fork and vfork, as far as its values may. It uses up to 0.5 KiB of stack, and
-/// 4.2 KiB if there is more than 256 bytes of fields. Payloads end at 4000 bytes: if strings and
-/// slices do not fit, the longest are cut, and cut strings end with "…".
+/// While the event is off, a call costs two loads and a branch that is not taken. While the event
+/// is on, a call does not block, allocate, panic or change errno, unless its value expressions do.
+/// It is permitted in any thread, in signal handlers, after fork and vfork. It uses up to 0.5 KiB
+/// of stack, and 4.2 KiB if the fields have more than 256 bytes. Payloads have at most 4000 bytes:
+/// if strings and slices do not fit, the longest are cut, and cut strings end with "…".
 ///
-/// Calls of the same provider, name and fields are one event, wherever they are. Fields of other
-/// names or types make it another, which a trace can hold beside the first.
+/// Calls with equal provider, name and fields are one event, in any place. Fields of other names or
+/// types make a separate event; one trace can contain both.
 ///
-/// There is no way to ask whether an event is on before its values are known: put what prepares
-/// them into a value, as a block.
+/// A program cannot query if an event is on before its values are evaluated. To prepare values only
+/// for an event that is on, write a block as the value.
 #[macro_export]
 macro_rules! event {
     ($provider:ident, $name:ident, $level:ident $(, $field:ident = $value:expr)* $(,)?) => {{
@@ -36,8 +36,8 @@ macro_rules! event {
     }};
 }
 
-/// Records `provider:NAME_begin`, with these fields, and when the guard that it gives goes out of
-/// scope, `provider:NAME_end`, without fields.
+/// Records `provider:NAME_begin` with these fields. When the returned guard is dropped, records
+/// `provider:NAME_end` without fields.
 ///
 /// ```
 /// fn load(path: &str) {
@@ -46,9 +46,9 @@ macro_rules! event {
 /// }
 /// ```
 ///
-/// Both events have the calling thread's id as a context, unless the recorder was asked for others,
-/// and nest as the scopes do. The guard stays in its thread; for spans that wander, as those of
-/// async functions do, there is the layer for `tracing`.
+/// Both events have the calling thread's id as a context, unless the session requests others, and
+/// nest like the scopes. The guard cannot leave its thread; for spans that change threads, as in
+/// async functions, use the layer for `tracing`.
 #[macro_export]
 macro_rules! span {
     ($provider:ident, $name:ident, $level:ident $(, $field:ident = $value:expr)* $(,)?) => {{
@@ -65,7 +65,7 @@ macro_rules! span {
     }};
 }
 
-/// Makes a context of this program, `$app.provider:name`: a [`Context`](crate::Context).
+/// Defines a context of this program, `$app.provider:name`: a [`Context`](crate::Context).
 ///
 /// ```
 /// trackway::context! {
@@ -82,8 +82,9 @@ macro_rules! span {
 /// # serve(42, "alice");
 /// ```
 ///
-/// The type is an integer, `bool`, `f32`, `f64` or `str`. Events have it where a session asks for
-/// it (`--context '$app.myapp:request_id'`), and filters may (`$app.myapp:request_id == 42`).
+/// The type is an integer, `bool`, `f32`, `f64` or `str`. Events have the context if a session
+/// requests it (`--context '$app.myapp:request_id'`), and filters can read it
+/// (`$app.myapp:request_id == 42`).
 #[macro_export]
 macro_rules! context {
     (
@@ -98,7 +99,7 @@ macro_rules! context {
     };
 }
 
-/// Makes an enumeration whose values are recorded with the names of its variants.
+/// Defines an enumeration whose values are recorded with the names of its variants.
 ///
 /// ```
 /// trackway::enumeration! {
@@ -114,8 +115,8 @@ macro_rules! context {
 /// trackway::event!(myapp, phase_changed, INFO, to = Phase::Loading);
 /// ```
 ///
-/// The integer may be `i8` to `i64` or `u8` to `u64`. There are 1 to 64 variants. The enumeration
-/// is `Copy` and `Clone`, and has that representation.
+/// The integer may be `i8` to `i64` or `u8` to `u64`. An enumeration has 1 to 64 variants. It is
+/// `Copy` and `Clone`, and is represented by that integer.
 #[macro_export]
 macro_rules! enumeration {
     (
@@ -136,8 +137,8 @@ macro_rules! enumeration {
             const NUMBERS: &[i64] = &[$($name::$variant as $integer as i64),+];
             const LABELS: u64 = $crate::__private::hash_labels(NAMES, NUMBERS);
 
-            // SAFETY: `kind` defines the symbol, wherever it is used; where it cannot be, it is
-            // null.
+            // SAFETY: `kind` defines the symbol in all code that uses it; in other code, the symbol
+            // is null.
             unsafe impl $crate::__private::Enumeration for $name {
                 type Integer = $integer;
                 const LABELS: u64 = LABELS;
@@ -149,7 +150,7 @@ macro_rules! enumeration {
                 }
             }
 
-            // SAFETY: the kind points to nothing.
+            // SAFETY: the kind contains no pointers.
             unsafe impl $crate::Value for $name {
                 type Kind = $crate::__private::Enumerated<$name>;
 
@@ -163,8 +164,8 @@ macro_rules! enumeration {
     };
 }
 
-/// Writes an enumeration's labels into the data of the module that the call is in, once. All
-/// operands are by position: variants may have any name.
+/// Writes an enumeration's labels once into the data of the calling module. All operands are
+/// positional, because variants may have any name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __labels {
@@ -174,7 +175,7 @@ macro_rules! __labels {
             any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"),
             target_pointer_width = "64",
         ))]
-        // SAFETY: there is no code in it, only data of its own.
+        // SAFETY: the assembly contains no code, only data of its own.
         unsafe {
             ::core::arch::asm!(
                 ".ifndef trackway.labels.{}",
@@ -204,9 +205,9 @@ macro_rules! __labels {
     };
 }
 
-/// Borrows the values, one after the other, and records them while they are borrowed: what a kind
-/// points to must stay, whatever the next value's expression does. Each step's binding is another
-/// one, although they are spelt the same.
+/// Borrows one value after the other, and records all of them while they are borrowed: the data of
+/// a kind must stay, whatever the next value's expression does. Each step has a separate binding,
+/// though all have the same spelling.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __record {
@@ -222,7 +223,7 @@ macro_rules! __record {
     };
 }
 
-/// The list of these: types, or values.
+/// Builds the nested list of these identifiers: types, or values.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __list {
@@ -254,7 +255,7 @@ macro_rules! __site {
                 any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"),
                 target_pointer_width = "64",
             ))]
-            // SAFETY: writes a descriptor of these fields, and gives its address.
+            // SAFETY: the assembly writes a descriptor of these fields, and returns its address.
             unsafe {
                 ::core::arch::asm!(
                     $crate::__module!(),
@@ -283,9 +284,9 @@ macro_rules! __site {
                             ".popsection\n",
                             ".pushsection .data.rel.ro.trackway,\"aw\",@progbits\n",
                             ".quad 775b\n",
-                            // Weak, because only the value's code has the labels (`__labels!`),
-                            // and it is not there where its expression is known to diverge. Then
-                            // the event never happens, and the library refuses it.
+                            // Weak, because only the value's code has the labels (`__labels!`). The
+                            // compiler removes that code if it knows that the expression diverges.
+                            // Then the event never happens, and the library refuses it.
                             ".if {}\n",
                             ".hidden trackway.labels.{}\n",
                             ".weak trackway.labels.{}\n",
@@ -327,7 +328,7 @@ macro_rules! __site {
             {
                 event = $crate::__private::NEVER.event();
             }
-            // SAFETY: that is what it describes.
+            // SAFETY: the address is that of a descriptor with these fields.
             unsafe { $crate::__private::Site::new(event) }
         }
 
@@ -339,15 +340,15 @@ macro_rules! __site {
             event: $crate::__private::Site<$crate::__list!($($field)*)>,
             $($field: $field),*
         ) {
-            // SAFETY: the caller has borrowed what the values point to.
+            // SAFETY: the caller has borrowed the data of the values.
             unsafe { event.record($crate::__list!($($field)*)) };
         }
     };
 }
 
-/// The parts that each module has once: the note by which libtrackway.so finds its events, and the
-/// constructor by which it announces them if it is loaded later. In groups of which the linker
-/// keeps one; the first is that of include/trackway/trackway.h.
+/// The parts that each module contains once: the note by which libtrackway.so finds the module's
+/// events, and the constructor that registers them if the module is loaded later. The linker keeps
+/// one of each group; the first group equals that of include/trackway/trackway.h.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __module {
@@ -393,8 +394,8 @@ macro_rules! __module {
     };
 }
 
-/// The code of that constructor: a jump to the library's function, if there is one. It refers to
-/// the note, which keeps that in the link.
+/// The code of the module constructor for x86-64: a jump to the library's register function, if it
+/// exists. The reference to the note keeps the note in the link.
 #[doc(hidden)]
 #[macro_export]
 #[cfg(target_arch = "x86_64")]
@@ -413,7 +414,8 @@ macro_rules! __announce {
     };
 }
 
-/// The constructor. (`hint #34` is `bti c`, and a jump by x16 may go where calls go.)
+/// The code of the module constructor for AArch64. (`hint #34` is `bti c`, and a jump by x16 may go
+/// to call targets.)
 #[doc(hidden)]
 #[macro_export]
 #[cfg(target_arch = "aarch64")]
@@ -434,7 +436,7 @@ macro_rules! __announce {
     };
 }
 
-/// The same on this processor.
+/// The code of the module constructor for RISC-V.
 #[doc(hidden)]
 #[macro_export]
 #[cfg(target_arch = "riscv64")]
@@ -451,7 +453,7 @@ macro_rules! __announce {
     };
 }
 
-/// Gives the address of a site's descriptor, at the label 771 behind, as `event`.
+/// Loads the address of a site's descriptor, at the previous label 771, into `event`, on x86-64.
 #[doc(hidden)]
 #[macro_export]
 #[cfg(target_arch = "x86_64")]
@@ -461,7 +463,7 @@ macro_rules! __address {
     };
 }
 
-/// The same on this processor.
+/// Loads the address of a site's descriptor, at the previous label 771, into `event`, on AArch64.
 #[doc(hidden)]
 #[macro_export]
 #[cfg(target_arch = "aarch64")]
@@ -471,7 +473,7 @@ macro_rules! __address {
     };
 }
 
-/// The same on this processor.
+/// Loads the address of a site's descriptor, at the previous label 771, into `event`, on RISC-V.
 #[doc(hidden)]
 #[macro_export]
 #[cfg(target_arch = "riscv64")]
@@ -481,13 +483,13 @@ macro_rules! __address {
     };
 }
 
-/// Misuses that must not compile, with their messages.
+/// Invalid uses that must not compile, with their messages.
 ///
-/// A level that is none:
+/// A level that does not exist:
 /// ```compile_fail
 /// trackway::event!(myapp, request, INFORMATION);
 /// ```
-/// A value that no trace has a type for:
+/// A value whose type cannot be recorded:
 /// ```compile_fail
 /// trackway::event!(myapp, request, INFO, path = Some("/index.html"));
 /// ```
@@ -505,7 +507,7 @@ macro_rules! __address {
 /// ```compile_fail
 /// trackway::event!(myapp, request, INFO, a = [0_u64; 500], b = 1_u8);
 /// ```
-/// A value that the next one takes away, or changes:
+/// A value that the next value's expression moves, or changes:
 /// ```compile_fail
 /// let path = String::from("/index.html");
 /// trackway::event!(myapp, request, INFO, path = path, length = { drop(path); 1_u8 });
@@ -514,7 +516,7 @@ macro_rules! __address {
 /// let mut list = vec![1_u8];
 /// trackway::event!(myapp, request, INFO, list = list, length = { list.push(2); 1_u8 });
 /// ```
-/// A guard of a span that goes to another thread:
+/// A span guard that moves to another thread:
 /// ```compile_fail
 /// let span = trackway::span!(myapp, work, INFO);
 /// std::thread::spawn(move || drop(span));

@@ -1,4 +1,4 @@
-//! Payloads of values that come one by one, from programs that speak through `tracing` or `log`.
+//! Payloads of values that arrive one by one, from programs that use `tracing` or `log`.
 
 use core::fmt::{self, Write};
 use core::mem::MaybeUninit;
@@ -8,25 +8,26 @@ use crate::event::Event;
 use crate::kind::length_before_nul;
 use crate::stage::{HEADROOM, TAILROOM};
 
-/// A payload that is put together value by value, on the stack.
+/// A payload that is assembled on the stack, value by value.
 ///
-/// A value that does not fit is cut so that those that are still to come have the room that they
-/// need at least. (The fields of `event!` share the room, but these are not known in advance.)
+/// A value that does not fit is cut, so that all following values have their minimum room. (Fields
+/// of `event!` share the room; here, the following values are not known in advance.)
 pub(crate) struct Stage<'buffer> {
-    /// The payload begins behind the headroom. Not a part of this: it would be moved with it.
+    /// The payload's buffer, by reference, so that it is not moved with the stage. The payload
+    /// begins after the headroom.
     buffer: &'buffer mut Buffer,
-    /// Its length.
+    /// The payload's length.
     length: usize,
     /// [`CUT`] if a value was cut, else 0.
     cut: usize,
-    /// Most values that are still to come.
+    /// Most values that can still follow.
     more: usize,
 }
 
 /// Memory for a payload.
 pub(crate) type Buffer = MaybeUninit<[u8; HEADROOM + PAYLOAD_MAX + TAILROOM]>;
 
-/// Room that each value has for certain: a number's.
+/// Room that each value has in any case: the size of a number.
 const RESERVE: usize = 8;
 
 impl<'buffer> Stage<'buffer> {
@@ -36,7 +37,7 @@ impl<'buffer> Stage<'buffer> {
         Self { buffer, length: 0, cut: 0, more: fields }
     }
 
-    /// Takes back all values but the first ones, of `length` bytes; `fields` are still to come.
+    /// Removes all values after the first `length` bytes; `fields` values can follow.
     #[cfg(feature = "tracing")]
     pub(crate) fn rewind(&mut self, length: usize, fields: usize) {
         debug_assert!(length <= self.length, "within what was written");
@@ -56,14 +57,14 @@ impl<'buffer> Stage<'buffer> {
             return;
         }
         let to = self.at(self.length);
-        // SAFETY: there is room for it, as was checked.
+        // SAFETY: the check above guarantees room for the number.
         unsafe { to.cast::<[u8; SIZE]>().write_unaligned(bytes) };
         self.length += SIZE;
         self.more = self.more.saturating_sub(1);
     }
 
-    /// Returns true if there are more values than were announced, for which there is no room: they
-    /// are left out.
+    /// Returns true if no room is left because there are more values than announced; the caller
+    /// then omits the value.
     #[inline(always)]
     fn is_full(&mut self) -> bool {
         let is_full = self.length + RESERVE > PAYLOAD_MAX;
@@ -73,7 +74,8 @@ impl<'buffer> Stage<'buffer> {
         is_full
     }
 
-    /// Room for the bytes of a value that has `fixed` more, without what others need.
+    /// Returns the room for the bytes of a value with `fixed` other bytes, without the minimum room
+    /// of following values.
     #[inline(always)]
     fn room(&self, fixed: usize) -> usize {
         let others = self.more.saturating_sub(1) * RESERVE;
@@ -90,17 +92,17 @@ impl<'buffer> Stage<'buffer> {
         let wanted = length_before_nul(&string.as_bytes()[..string.len().min(room + 1)]);
         let length = if wanted > room { room.saturating_sub(3) } else { wanted };
         let to = self.at(self.length);
-        // SAFETY: there is room for that, and it is the string's.
+        // SAFETY: the payload has room for `length` bytes, and the string has that many.
         unsafe { to.copy_from_nonoverlapping(string.as_ptr(), length) };
         self.end_string(length, wanted > room);
     }
 
-    /// Ends a string of `length` bytes, which are in place; there is room for three more if it is
-    /// cut, and for the NUL.
+    /// Ends a string whose `length` bytes are in place; there must be room for the NUL, and for
+    /// three more bytes if the string is cut.
     #[inline(always)]
     fn end_string(&mut self, mut length: usize, is_cut: bool) {
         let to = self.at(self.length);
-        // SAFETY: there is the room that the caller left.
+        // SAFETY: the caller guarantees the room.
         unsafe {
             if is_cut {
                 self.cut = CUT;
@@ -112,7 +114,7 @@ impl<'buffer> Stage<'buffer> {
         self.more = self.more.saturating_sub(1);
     }
 
-    /// Appends what is formatted, as a string. Nothing else is formatted, and nothing allocated.
+    /// Appends formatted text as a string, without allocating memory.
     pub(crate) fn formatted(&mut self, arguments: fmt::Arguments<'_>) {
         if let Some(string) = arguments.as_str() {
             return self.string(string);
@@ -122,10 +124,10 @@ impl<'buffer> Stage<'buffer> {
         }
         let (start, room) = (self.at(self.length), self.room(1));
         let mut writer = Writer { start, length: 0, room: room.saturating_sub(3), is_full: false };
-        // An error says that the value does not want to be written.
+        // An error means that the value's formatter failed; the text before it is recorded.
         let _ = writer.write_fmt(arguments);
         let (length, is_full) = (writer.length, writer.is_full);
-        // SAFETY: the writer has put `length` bytes there.
+        // SAFETY: the writer has written `length` bytes at `start`.
         let written = unsafe { core::slice::from_raw_parts(start, length) };
         let before_nul = length_before_nul(written);
         self.end_string(before_nul, is_full && before_nul == length);
@@ -142,7 +144,7 @@ impl<'buffer> Stage<'buffer> {
             self.cut = CUT;
         }
         let to = self.at(self.length);
-        // SAFETY: there is room for that, and for the count.
+        // SAFETY: the payload has room for the count and `length` bytes.
         unsafe {
             to.cast::<u32>().write_unaligned(length as u32);
             to.add(4).copy_from_nonoverlapping(bytes.as_ptr(), length);
@@ -151,7 +153,7 @@ impl<'buffer> Stage<'buffer> {
         self.more = self.more.saturating_sub(1);
     }
 
-    /// Records it as one of `event`, whose fields it was made for, if that is on.
+    /// Records the payload as a record of `event`, which has these fields, if the event is on.
     #[inline(always)]
     pub(crate) fn record(&mut self, event: &Event) {
         let Some(emit) = event.emitter() else { return };
@@ -160,13 +162,13 @@ impl<'buffer> Stage<'buffer> {
     }
 }
 
-/// Writes text into a payload, as far as there is room. What comes then goes nowhere, and that is
-/// no error: values may trust their writer, as a `String` never fails, and unwrap.
+/// Writes text into a payload, as far as there is room, and ignores the rest without an error:
+/// formatters may rely on their writer, because a `String` never fails, and unwrap.
 struct Writer {
     start: *mut u8,
     length: usize,
     room: usize,
-    /// True if a value was dropped.
+    /// True if text was dropped.
     is_full: bool,
 }
 
@@ -174,7 +176,7 @@ impl Write for Writer {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = if self.is_full { 0 } else { self.room - self.length };
         let length = text.len().min(room);
-        // SAFETY: there is room for that.
+        // SAFETY: the payload has room for `length` more bytes.
         unsafe {
             self.start.add(self.length).copy_from_nonoverlapping(text.as_ptr(), length);
         }
@@ -191,7 +193,7 @@ mod tests {
     impl Stage<'_> {
         fn payload(&mut self) -> Vec<u8> {
             let start = self.at(0);
-            // SAFETY: so many bytes were written.
+            // SAFETY: the stage has written `length` bytes.
             unsafe { core::slice::from_raw_parts(start, self.length) }.to_vec()
         }
     }
@@ -235,7 +237,7 @@ mod tests {
         }
     }
 
-    /// Writes more than a record holds, with a writer that it trusts, and ignores what it says.
+    /// Writes more text than a record holds; its formatter unwraps results.
     struct Trusting;
 
     impl fmt::Display for Trusting {

@@ -1,11 +1,11 @@
-//! Events that are described at run time, for programs that speak through `tracing`.
+//! Events that are described at run time, for programs that use `tracing`.
 //!
-//! A description is made when a callsite is visited for the first time, because only then are the
-//! types of its values known, and stays for ever: libtrackway.so may be using it. It is made
-//! without locks: two threads may make the same one, and then one of them is never used.
+//! The first visit of a callsite creates a description, because only then are the types of its
+//! values known. A description stays for ever: libtrackway.so may be using it. Creation takes no
+//! locks: two threads may create equal descriptions, of which one is never used.
 //!
-//! Its memory is the C library's, whatever the program's allocator is: that may make spans itself,
-//! whose first visit may be this one.
+//! All memory comes from the C library, whatever the program's allocator is: that allocator may
+//! make spans itself, and this may be their first visit.
 
 use core::alloc::Layout;
 use core::ffi::c_char;
@@ -19,19 +19,19 @@ use crate::weak::weak_function;
 /// Longest name of a provider, event or field: `NAME_BYTES_MAX` of crates/schema.
 const NAME_BYTES_MAX: usize = 254;
 
-/// `trackway_abi_register`.
+/// The type of `trackway_abi_register`.
 type RegisterFn = unsafe extern "C" fn(*const *const Event, *const *const Event);
 
-/// The library's function, if the library is there: it is preloaded or linked, or never comes.
+/// Returns the library's register function. The library is preloaded or linked, or never loaded.
 pub(crate) fn find_register_function() -> Option<RegisterFn> {
     weak_function!("trackway_abi_register" as RegisterFn)
 }
 
-/// The type of a field: a code in four bits, so that 32 of them make a signature of 128.
+/// The type of a field: a four-bit code, so that 32 codes fit a signature of 128 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Code {
-    /// It has no value this time.
+    /// The field has no value in this record.
     Absent = 0,
     I64 = 1,
     U64 = 2,
@@ -55,8 +55,8 @@ impl Code {
     }
 }
 
-/// Puts a value where it stays for ever, or until it is [freed](free_value). `None` without
-/// memory.
+/// Moves a value to memory where it stays for ever, or until it is [freed](free_value). Returns
+/// `None` if memory is short.
 pub(crate) fn allocate_value<T>(value: T) -> Option<*mut T> {
     const { assert!(size_of::<T>() > 0) };
     // SAFETY: the layout is not empty.
@@ -64,25 +64,26 @@ pub(crate) fn allocate_value<T>(value: T) -> Option<*mut T> {
     if place.is_null() {
         return None;
     }
-    // SAFETY: it is the caller's alone, and large enough.
+    // SAFETY: the memory belongs to this function alone, and is large enough.
     unsafe { place.write(value) };
     Some(place)
 }
 
-/// Frees what was [allocated](allocate_value).
+/// Frees a value from [`allocate_value`].
 ///
 /// # Safety
-/// No other code has seen it.
+/// No other code may have a pointer to the value.
 pub(crate) unsafe fn free_value<T>(kept: *mut T) {
-    // SAFETY: the caller's promise; it was made with this layout.
+    // SAFETY: the caller promises it is the only owner; the value was allocated with this layout.
     unsafe {
         kept.drop_in_place();
         System.dealloc(kept.cast(), Layout::new::<T>());
     }
 }
 
-/// A description of `provider:name` with these fields, registered. It and its names are never
-/// freed. Without the library it is off; without memory there is none.
+/// Creates and registers a description of `provider:name` with these fields. The description and
+/// its names are never freed. Without the library, the event is off; without memory, returns
+/// `None`.
 pub(crate) fn register_event(
     provider: &str,
     name: [&str; 2],
@@ -92,7 +93,8 @@ pub(crate) fn register_event(
     let count = fields.len();
     let names = [provider.len(), name[0].len() + name[1].len()].into_iter();
     let names = names.chain(fields.iter().map(|(name, _)| name.len()));
-    // One block: the description, its fields, all names. The first two are of one alignment.
+    // One block contains the description, its fields and all names. The first two have equal
+    // alignment.
     const { assert!(align_of::<Event>() == align_of::<Field>()) };
     let fixed = size_of::<Event>() + count * size_of::<Field>();
     let size = fixed + names.map(|length| length.min(NAME_BYTES_MAX) + 2).sum::<usize>();
@@ -103,8 +105,8 @@ pub(crate) fn register_event(
         return None;
     }
     let event = block.cast::<Event>();
-    // SAFETY: the block has room for all of that, in this order: a name takes its bytes, of which
-    // there is one at least, and a NUL.
+    // SAFETY: the block has room for the description, the fields and the names, in this order: a
+    // name takes its bytes, at least one, and a NUL.
     let event: &'static Event = unsafe {
         let fields_at = event.add(1).cast::<Field>();
         let mut at = block.add(fixed);
@@ -140,21 +142,21 @@ pub(crate) fn register_event(
     Some(event)
 }
 
-/// Returns true if the names of providers and events may have this byte: crates/schema's `is_name`.
+/// Returns true if names of providers and events may contain this byte: crates/schema's `is_name`.
 fn is_name_byte(byte: u8) -> bool {
     (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\'
 }
 
-/// Returns true if the names of fields may have this byte.
+/// Returns true if names of fields may contain this byte.
 fn is_field_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Puts a name of two pieces as a C string at `*at`, which is then behind it, with `_` for what it
-/// may not have in it.
+/// Writes a name of two pieces as a C string to `*at`, and moves `*at` past it. Replaces invalid
+/// bytes by `_`.
 ///
 /// # Safety
-/// There is room for the pieces, as far as names go, and two bytes more.
+/// There must be room for the pieces, up to the longest name, and two more bytes.
 unsafe fn put_name(
     at: &mut *mut u8,
     pieces: [&str; 2],
@@ -164,13 +166,13 @@ unsafe fn put_name(
     let bytes = pieces[0].bytes().chain(pieces[1].bytes()).take(NAME_BYTES_MAX);
     let empty = (pieces[0].is_empty() && pieces[1].is_empty()).then_some(b'_');
     for byte in bytes.chain(empty) {
-        // SAFETY: there is the caller's room.
+        // SAFETY: the caller guarantees the room.
         unsafe {
             at.write(if allowed(byte) { byte } else { b'_' });
             *at = at.add(1);
         }
     }
-    // SAFETY: likewise.
+    // SAFETY: the caller guarantees the room for a NUL, too.
     unsafe {
         at.write(0);
         *at = at.add(1);
@@ -195,7 +197,7 @@ mod tests {
         assert_eq!((name(event.provider), name(event.name)), ("my_app", "name_begin"));
         assert_eq!((event.level, event.field_count), (6, 3));
         assert!(!event.is_on() && event.emitter().is_none(), "there is no library");
-        // SAFETY: there are three of them.
+        // SAFETY: the event has three fields.
         let fields = unsafe { core::slice::from_raw_parts(event.fields, 3) };
         let names: Vec<&str> = fields.iter().map(|field| name(field.name)).collect();
         assert_eq!(names, ["a_b", "_", &long[..254]]);

@@ -1,4 +1,4 @@
-//! The site of an event: the event, and the kinds of the values that the site records.
+//! The site of an event: its event, and the kinds of the values that it records.
 
 use core::marker::PhantomData;
 
@@ -22,13 +22,13 @@ impl<F> Clone for Site<F> {
 impl<F> Copy for Site<F> {}
 
 impl<F: Fields> Site<F> {
-    /// The site of the descriptor at `event`.
+    /// Creates the site of the descriptor at `event`.
     ///
     /// # Safety
-    /// It is valid, never moves, and describes fields of the kinds `F`.
+    /// The descriptor must be valid, never move, and describe fields of the kinds `F`.
     #[inline(always)]
     pub unsafe fn new(event: *const Event) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the descriptor is valid.
         Self { event: unsafe { &*event }, fields: PhantomData }
     }
 
@@ -38,7 +38,7 @@ impl<F: Fields> Site<F> {
         self.event.is_on()
     }
 
-    /// The event.
+    /// Returns the site's event.
     #[cfg(feature = "log")]
     #[inline(always)]
     pub(crate) fn event(self) -> &'static Event {
@@ -48,16 +48,16 @@ impl<F: Fields> Site<F> {
     /// Records one event with these values.
     ///
     /// # Safety
-    /// What they point to is still there.
+    /// The data to which the values point must still exist.
     #[inline(always)]
     pub unsafe fn record(self, values: F) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the data exists.
         unsafe { stage::record_event(self.event, values) };
     }
 }
 
 impl Site<()> {
-    /// Records one event without fields, out of line.
+    /// Records one event without fields, in a separate function.
     #[cold]
     #[inline(never)]
     pub(crate) fn record_aside(self) {

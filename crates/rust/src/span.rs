@@ -4,13 +4,13 @@ use core::marker::PhantomData;
 
 use crate::site::Site;
 
-/// A scope that is being traced: records its end when it is dropped. Made by
+/// A scope that is being traced: its end is recorded when this guard is dropped. Created by
 /// [`span!`](crate::span!).
 #[must_use = "it ends when it is dropped: at once, unless it is given a name"]
 #[derive(Debug)]
 pub struct Span {
     end: Site<()>,
-    /// Begin and end belong to one thread.
+    /// Makes the guard `!Send`: beginning and end belong to one thread.
     in_thread: PhantomData<*const ()>,
 }
 

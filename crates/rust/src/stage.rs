@@ -1,6 +1,6 @@
-//! Staging: a record's payload is put together on the stack.
+//! Staging: assembles a record's payload on the stack.
 //!
-//! The same layout, and the same sharing of what room there is, as in include/trackway/trackway.h.
+//! Layout and distribution of room are those of include/trackway/trackway.h.
 
 use core::mem::MaybeUninit;
 
@@ -8,12 +8,12 @@ use crate::budget::{PAYLOAD_MAX, Span, grant_bytes};
 use crate::event::Event;
 use crate::kind::Kind;
 
-/// `TRACKWAY_ABI_HEADROOM`: bytes in front of a payload that the library may write.
+/// `TRACKWAY_ABI_HEADROOM`: bytes before a payload that the library may write.
 pub(crate) const HEADROOM: usize = 128;
-/// `TRACKWAY_ABI_TAILROOM`: bytes behind a payload that the library may read.
+/// `TRACKWAY_ABI_TAILROOM`: bytes after a payload that the library may read.
 pub(crate) const TAILROOM: usize = 8;
-/// Longest payload that is staged in a buffer of its own size class, which most fit: so that few
-/// pages of the stack are touched.
+/// Longest payload that is staged in a small buffer. Most payloads fit it, so few pages of the
+/// stack are touched.
 const SMALL_MAX: usize = 256;
 /// Most fields of an event: `FIELDS_MAX` of crates/schema.
 pub(crate) const FIELDS_MAX: usize = 32;
@@ -21,7 +21,7 @@ pub(crate) const FIELDS_MAX: usize = 32;
 /// Values of an event's fields, a list `(first, (second, … ()))`.
 ///
 /// # Safety
-/// `put` writes `FIXED` bytes and what its spans are granted, no more.
+/// `put` writes `FIXED` bytes and the granted bytes of its spans, no more.
 pub unsafe trait Fields: Copy {
     /// Number of fields.
     const COUNT: usize;
@@ -30,20 +30,20 @@ pub unsafe trait Fields: Copy {
     /// Bytes that the fields take independently of their values.
     const FIXED: usize;
 
-    /// Sets the bytes that each field that can be cut would like to have.
+    /// Sets the number of bytes that each field that can be cut needs.
     ///
     /// # Safety
-    /// What the values point to is still there.
+    /// The data to which the values point must still exist.
     unsafe fn measure(&self, spans: &mut [Span]);
 
-    /// Appends them, and returns the payload's new end.
+    /// Appends the values, and returns the payload's new end.
     ///
     /// # Safety
-    /// There is room at `to`; `spans` are those of `measure`, granted.
+    /// There must be room at `to`; `spans` must be the granted spans of `measure`.
     unsafe fn put(self, to: *mut u8, spans: &[Span]) -> *mut u8;
 }
 
-// SAFETY: it writes nothing.
+// SAFETY: `put` writes nothing.
 unsafe impl Fields for () {
     const COUNT: usize = 0;
     const SPANS: usize = 0;
@@ -58,7 +58,7 @@ unsafe impl Fields for () {
     }
 }
 
-// SAFETY: both parts keep the promise.
+// SAFETY: both parts fulfil the trait's contract.
 unsafe impl<K: Kind, F: Fields> Fields for (K, F) {
     const COUNT: usize = 1 + F::COUNT;
     const SPANS: usize = K::IS_SPAN as usize + F::SPANS;
@@ -66,7 +66,7 @@ unsafe impl<K: Kind, F: Fields> Fields for (K, F) {
 
     #[inline(always)]
     unsafe fn measure(&self, spans: &mut [Span]) {
-        // SAFETY: the caller's promise, for both parts.
+        // SAFETY: the caller's promise holds for both parts.
         unsafe {
             if K::IS_SPAN {
                 spans[0].wanted = self.0.wanted();
@@ -79,7 +79,7 @@ unsafe impl<K: Kind, F: Fields> Fields for (K, F) {
 
     #[inline(always)]
     unsafe fn put(self, to: *mut u8, spans: &[Span]) -> *mut u8 {
-        // SAFETY: the caller's promise, for both parts.
+        // SAFETY: the caller's promise holds for both parts.
         unsafe {
             if K::IS_SPAN {
                 let to = self.0.put(to, spans[0]);
@@ -95,7 +95,7 @@ unsafe impl<K: Kind, F: Fields> Fields for (K, F) {
 /// Records one event, if it is on.
 ///
 /// # Safety
-/// What the values point to is still there.
+/// The data to which the values point must still exist.
 #[inline(always)]
 pub(crate) unsafe fn record_event<F: Fields>(event: &Event, values: F) {
     const { assert!(F::FIXED <= PAYLOAD_MAX, "the event is too large") };
@@ -103,32 +103,32 @@ pub(crate) unsafe fn record_event<F: Fields>(event: &Event, values: F) {
     let mut cut = 0;
     let mut spans = [Span::default(); FIELDS_MAX];
     let spans = &mut spans[..F::SPANS];
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the data exists.
     unsafe { values.measure(spans) };
     let size = F::FIXED + grant_bytes(spans, PAYLOAD_MAX - F::FIXED, &mut cut);
     if F::FIXED <= SMALL_MAX && size <= SMALL_MAX {
-        // SAFETY: `size` is what `put` writes at most, and there is room for it.
+        // SAFETY: `put` writes at most `size` bytes, and the buffer has room for them.
         unsafe {
             stage_and_emit::<F, { HEADROOM + SMALL_MAX + TAILROOM }>(event, values, spans, cut)
         };
     } else {
-        // SAFETY: likewise; grants end at PAYLOAD_MAX.
+        // SAFETY: `put` writes at most PAYLOAD_MAX bytes, for which the buffer has room.
         unsafe { stage_and_emit_large(event, values, spans, cut) };
     }
 }
 
 /// # Safety
-/// As [`stage_and_emit`].
+/// The requirements of [`stage_and_emit`] apply.
 #[inline(never)]
 unsafe fn stage_and_emit_large<F: Fields>(event: &Event, values: F, spans: &[Span], cut: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises the requirements of `stage_and_emit`.
     unsafe {
         stage_and_emit::<F, { HEADROOM + PAYLOAD_MAX + TAILROOM }>(event, values, spans, cut)
     };
 }
 
 /// # Safety
-/// `values` put up to `ROOM - HEADROOM - TAILROOM` bytes with these spans.
+/// With these spans, `values` must put at most `ROOM - HEADROOM - TAILROOM` bytes.
 #[inline(always)]
 unsafe fn stage_and_emit<F: Fields, const ROOM: usize>(
     event: &Event,

@@ -1,15 +1,16 @@
-//! A subscriber of its own, for programs that have no other use for `tracing`.
+//! A subscriber for programs that use `tracing` only for Trackway.
 //!
-//! A span costs half of what it costs with the [layer](crate::layer()): nothing is kept of it but
-//! what its end needs. Slots for that are in a table, by number, so that no number that a program
-//! may think up leads astray. Free slots are in lists of the threads, and what these have too many
-//! of in one that all share.
+//! A span costs half as much as with the [layer](crate::layer()): the subscriber stores only the
+//! data that the span's end needs. This data is in slots of a table, by number, so that every
+//! number from a program is safe to use. Threads have lists of free slots, and share surplus slots
+//! in a common list.
 //!
-//! Nothing is ever locked: a process may be forked while its other threads are anywhere in here,
-//! and the child, which has no such threads, goes on making spans.
+//! The subscriber takes no locks: a process may fork while other threads run any of this code, and
+//! the child, which lacks these threads, continues to make spans.
 //!
-//! The program's allocator may make spans, too: here it is only called when the list of spans that
-//! a thread is in grows or goes, with nothing half done. All other memory is the C library's.
+//! The program's allocator may make spans, too. It is called only when a thread's list of entered
+//! spans grows or is freed, while all state is consistent. All other memory comes from the C
+//! library.
 
 use core::cell::{Cell, RefCell};
 use core::mem::{self, ManuallyDrop};
@@ -24,19 +25,19 @@ use tracing_core::{Event, Metadata};
 use crate::callsite::Callsite;
 use crate::runtime;
 
-/// Slots that are made at a time, and that threads take and give at a time.
+/// Number of slots in a chunk, and number that a thread takes or returns at a time.
 const CHUNK_SLOTS: usize = 64;
-/// Most chunks: the ends of spans beyond a million at a time are not recorded.
+/// Most chunks: beyond a million simultaneous spans, ends of spans are not recorded.
 const CHUNKS_MAX: usize = 16384;
-/// Free slots that a thread keeps: where spans are made in one thread and end in another, slots go
-/// back to the first.
+/// Most free slots that a thread keeps: if spans begin in one thread and end in another, slots must
+/// return to the first.
 const FREE_MAX: usize = 2 * CHUNK_SLOTS;
-/// Ids that a thread takes at a time.
+/// Number of ids that a thread takes at a time.
 const IDS_OF_THREAD: u64 = 1024;
-/// The number of no slot.
+/// The number that means no slot.
 const NO_SLOT: u32 = 0;
 
-/// A subscriber that records all spans and events that a recorder asks for, and does nothing else.
+/// Returns a subscriber that only records all spans and events that a recorder requests.
 ///
 /// ```
 /// tracing::subscriber::set_global_default(trackway::subscriber())?;
@@ -44,41 +45,41 @@ const NO_SLOT: u32 = 0;
 /// # Ok::<(), tracing::subscriber::SetGlobalDefaultError>(())
 /// ```
 ///
-/// It records what the [layer](crate::layer()) records, except for unwanted spans: while a recorder
-/// wants none of a span's own events, this subscriber makes no span, and what happens in there is
-/// recorded as being in the span around, or in none (`span_id` 0). To know the spans of selected
-/// events, select the spans, too.
+/// The subscriber records what the [layer](crate::layer()) records, except for unrequested spans.
+/// While a recorder requests none of a span's own events, the subscriber creates no span, and
+/// events within it belong to the enclosing span, or to none (`span_id` 0). To record the spans of
+/// selected events, select the spans, too.
 ///
-/// An allocator may make spans for what it allocates, from the program's first allocation on, if
-/// it does nothing else that allocates meanwhile. Spans may be made, entered and ended in the
-/// destructors of thread-local values.
+/// An allocator may make spans for its allocations, from the program's first allocation on, if it
+/// does nothing else that allocates. Spans may be made, entered and ended in the destructors of
+/// thread-local values.
 pub fn subscriber() -> Subscriber {
     Subscriber { enters: false }
 }
 
-/// See [`subscriber`].
+/// A subscriber that [`subscriber`] creates.
 #[derive(Debug)]
 pub struct Subscriber {
     enters: bool,
 }
 
 impl Subscriber {
-    /// Records each time that a span is entered and exited, too: for async programs, in which a
-    /// span may be idle between its beginning and its end.
+    /// Sets if each entry and exit of a span is recorded, too: for async programs, in which a span
+    /// may be idle between its beginning and its end.
     pub const fn enters(mut self, yes: bool) -> Self {
         self.enters = yes;
         self
     }
 }
 
-/// The data of a span.
+/// The data of a span, or a free slot.
 #[derive(Debug)]
 struct Slot {
-    /// Handles that there are of it; 0 while it is free.
+    /// Number of handles of the span; 0 while the slot is free.
     handles: AtomicU32,
-    /// Number of the next free slot, while it is free.
+    /// Number of the next free slot, while this slot is free.
     next: AtomicU32,
-    /// The span's id in traces; 0 when it has ended. (Slots, and their numbers, are used again.)
+    /// The span's id in traces; 0 after its end. (Slots and their numbers are reused.)
     id: AtomicU64,
     callsite: AtomicPtr<Callsite>,
 }
@@ -88,24 +89,24 @@ type Chunk = [Slot; CHUNK_SLOTS];
 static CHUNKS: [AtomicPtr<Chunk>; CHUNKS_MAX] =
     [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS_MAX];
 
-/// Chunks that were begun: their places in [`CHUNKS`] are taken.
+/// Number of chunks whose places in [`CHUNKS`] are taken.
 static CHUNKS_BEGUN: AtomicUsize = AtomicUsize::new(0);
-/// The slots that no thread has.
+/// The free slots that belong to no thread.
 static SHARED_FREE_LIST: SharedFreeList = SharedFreeList::new();
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// The slot with this number, if there is one: numbers begin at 1.
+/// Returns the slot with this number, if it exists: numbers begin at 1.
 #[inline(always)]
 fn find_slot(number: u64) -> Option<&'static Slot> {
     let index = usize::try_from(number.checked_sub(1)?).ok()?;
-    // ORDERING: Acquire pairs with the Release in `add_chunk`: a chunk is whole when it is seen.
+    // ORDERING: Acquire pairs with the Release in `add_chunk`: a loaded chunk is complete.
     let chunk = CHUNKS.get(index / CHUNK_SLOTS)?.load(Ordering::Acquire);
-    // SAFETY: null, or one that was leaked.
+    // SAFETY: the pointer is null, or leads to a leaked chunk.
     unsafe { chunk.as_ref() }.map(|chunk| &chunk[index % CHUNK_SLOTS])
 }
 
-/// The last slot of the list that begins with `first`, of the `count` first ones if it is longer,
-/// and how many these are.
+/// Returns the last of the first `count` slots in the list that begins with `first`, and the number
+/// of these slots.
 fn walk_free_list(first: u32, count: usize) -> Option<(&'static Slot, usize)> {
     let mut last = find_slot(first.into())?;
     for walked in 1..count {
@@ -117,18 +118,18 @@ fn walk_free_list(first: u32, count: usize) -> Option<(&'static Slot, usize)> {
     Some((last, count))
 }
 
-/// A list of free slots that all threads share: a stack (R. K. Treiber, 1986) whose head changes
-/// with one compare-and-exchange, so that a thread that is stopped in between, even for ever (as
-/// the threads are that a fork leaves behind), stops no other thread.
+/// A list of free slots that all threads share: a stack (R. K. Treiber, 1986) whose head changes by
+/// one compare-and-exchange. A thread that is stopped in between, even for ever (like threads that
+/// a fork does not copy), stops no other thread.
 ///
-/// Slots are never freed, so a link may be followed that is out of date: it leads to another slot,
-/// or to none. What was found is of use only if the head is then exchanged, and it is not if
-/// anything was taken meanwhile, because each taking counts a tag up: below a head with the same
-/// tag, no link has changed. The tag would have to come round, 2^32 takings of whole lists, in
-/// the time that one thread walks along one.
+/// Slots are never freed, so a thread may follow an outdated link: it leads to another slot, or to
+/// none. The result is used only if the exchange of the head succeeds. It fails after any removal
+/// meanwhile, because each removal increments a tag: below a head with an equal tag, no link has
+/// changed. A wrong success needs a wrap-around of the tag, 2^32 removals of whole lists, while one
+/// thread walks one list.
 #[derive(Debug)]
 struct SharedFreeList {
-    /// The first slot's number in the lower half, the tag in the upper one.
+    /// The first slot's number in the lower half, the tag in the upper half.
     head: AtomicU64,
 }
 
@@ -137,17 +138,20 @@ impl SharedFreeList {
         Self { head: AtomicU64::new(NO_SLOT as u64) }
     }
 
-    /// A list of free slots and how many there are, at most `most`; [`NO_SLOT`] if there are none.
+    /// Removes a list of at most `most` free slots; returns its first slot and length, or
+    /// [`NO_SLOT`].
     fn take(&self, most: usize) -> (u32, usize) {
-        // ORDERING: Acquire, here and below, pairs with the Release in `give`: the links are seen
-        // of all lists that were given before (each exchange goes on with the release of the last).
+        // ORDERING: Acquire, here and below, pairs with the Release in `give`: the links of all
+        // lists that were given before are visible (each exchange continues the release sequence of
+        // the last).
         let mut head = self.head.load(Ordering::Acquire);
         loop {
             let first = head as u32;
             let Some((last, count)) = walk_free_list(first, most) else { return (NO_SLOT, 0) };
             let tag = (head >> 32).wrapping_add(1) << 32;
             let rest = tag | u64::from(last.next.load(Ordering::Relaxed));
-            // ORDERING: Acquire: as above, where another thread's head is found.
+            // ORDERING: Acquire, as for the first load, when the exchange reads another thread's
+            // head.
             let taken = Ordering::Acquire;
             match self.head.compare_exchange_weak(head, rest, taken, Ordering::Acquire) {
                 Ok(_) => {
@@ -159,13 +163,14 @@ impl SharedFreeList {
         }
     }
 
-    /// Takes back a list that ends with `last`.
+    /// Adds a list of free slots that begins with `first` and ends with `last`.
     fn give(&self, first: u32, last: &Slot) {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             last.next.store(head as u32, Ordering::Relaxed);
             let longer = head & !u64::from(u32::MAX) | u64::from(first);
-            // ORDERING: Release publishes the list's links, and what their spans left; see `take`.
+            // ORDERING: Release publishes the list's links, and the last writes of their spans; see
+            // `take`.
             let given = Ordering::Release;
             match self.head.compare_exchange_weak(head, longer, given, Ordering::Relaxed) {
                 Ok(_) => return,
@@ -175,21 +180,22 @@ impl SharedFreeList {
     }
 }
 
-/// Makes a chunk, and gives the list of its slots, which is the caller's, and their number;
-/// [`NO_SLOT`] where there is no memory, or no room for more.
+/// Creates a chunk; returns the first slot of its list, which belongs to the caller, and the number
+/// of slots. Returns [`NO_SLOT`] if memory is short, or the table is full.
 ///
-/// The memory is the C library's whatever the program's allocator is: that may make spans itself,
-/// and it is called without anything in here being half done.
+/// The memory comes from the C library, whatever the program's allocator is. That allocator may
+/// make spans itself; no state of this module is inconsistent when the C library is called.
 #[cold]
 fn add_chunk() -> (u32, usize) {
     let one_more = |begun: usize| (begun < CHUNKS_MAX).then_some(begun + 1);
     // SAFETY: the layout is not empty.
     let chunk = unsafe { System.alloc_zeroed(Layout::new::<Chunk>()) }.cast::<Chunk>();
-    // SAFETY: null, or the caller's alone; a slot may be all zeros: free, the last of its list.
+    // SAFETY: the pointer is null, or belongs to the caller; an all-zero slot is valid: free, last
+    // of a list.
     let Some(slots) = (unsafe { chunk.as_ref() }) else { return (NO_SLOT, 0) };
     let begun = CHUNKS_BEGUN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
     let Ok(index) = begun else {
-        // SAFETY: of that layout, and no other code has seen it.
+        // SAFETY: the chunk has this layout, and no other code has a pointer to it.
         unsafe { System.dealloc(chunk.cast(), Layout::new::<Chunk>()) };
         return (NO_SLOT, 0);
     };
@@ -197,36 +203,37 @@ fn add_chunk() -> (u32, usize) {
     for (slot, next) in slots.iter().zip(first + 1..first + CHUNK_SLOTS as u32) {
         slot.next.store(next, Ordering::Relaxed);
     }
-    // ORDERING: Release publishes the slots; see `slot`. A fork before leaves its child a chunk
-    // less.
+    // ORDERING: Release publishes the slots; see `find_slot`. A child of an earlier fork lacks this
+    // chunk.
     CHUNKS[index].store(chunk, Ordering::Release);
     (first, CHUNK_SLOTS)
 }
 
-/// The data of a thread, from its beginning to its very end: without a destructor, it can be used
-/// in those of other thread-local values, whichever comes first. [`ENDING`] has one.
+/// The data of a thread, valid until the thread's very end: it has no destructor, so destructors of
+/// other thread-local values can use it in any order. [`ENDING`] has the destructor.
 struct ThreadState {
-    /// Free slots, linked by `next`.
+    /// First free slot of the thread; slots are linked by `next`.
     free: Cell<u32>,
     free_count: Cell<usize>,
-    /// Number of free slots that is too large: [`KEEPS_NONE`], or [`FREE_MAX`] while `ENDING` is
-    /// there.
+    /// Number of free slots that is too many: [`KEEPS_NONE`], or [`FREE_MAX`] while `ENDING`
+    /// exists.
     free_max: Cell<usize>,
     next_id: Cell<u64>,
     ids_end: Cell<u64>,
-    /// The spans that it is in, the innermost last. Borrowed only as far as it is free: an
-    /// allocator that makes spans itself is called from here, when the list grows.
+    /// The spans that the thread has entered, the innermost last. Borrowed with `try_borrow`: when
+    /// the list grows, it calls an allocator that may make spans itself.
     entered: ManuallyDrop<RefCell<Vec<Entered>>>,
 }
 
 const _: () = assert!(!mem::needs_drop::<ThreadState>());
 
-/// Value of `free_max` for a thread that has not used its list yet, or is ending: each slot is
-/// given back.
+/// Value of `free_max` for a thread that has not used its list yet, or is ending: the thread
+/// returns each slot.
 const KEEPS_NONE: usize = 1;
 
-/// A span that a thread is in. It is not held by that: with its guard forgotten, it ends before it
-/// is exited. Then its slot has another id, and the thread is in no span, as with the layer.
+/// A span that a thread has entered. This entry does not keep the span alive: if its guard is
+/// forgotten, the span ends before its exit. Then its slot has another id, and the thread is in no
+/// span, as with the layer.
 #[derive(Debug, Clone, Copy)]
 struct Entered {
     number: u32,
@@ -247,7 +254,7 @@ thread_local! {
     static ENDING: ThreadEndGuard = const { ThreadEndGuard };
 }
 
-/// Gives a thread's free slots back when it ends. What comes later keeps nothing.
+/// Returns a thread's free slots when the thread ends. Afterwards, the thread keeps no slots.
 struct ThreadEndGuard;
 
 impl Drop for ThreadEndGuard {
@@ -261,7 +268,7 @@ impl Drop for ThreadEndGuard {
 }
 
 impl ThreadState {
-    /// A number that no other span of this process has.
+    /// Returns an id that no other span of this process has.
     #[inline(always)]
     fn new_id(&self) -> u64 {
         let mut id = self.next_id.get();
@@ -273,15 +280,15 @@ impl ThreadState {
         id
     }
 
-    /// Returns true if the thread may keep what it has until [`ThreadEndGuard`] gives it back; sees
-    /// to that.
+    /// Returns true if the thread may keep free slots, because [`ThreadEndGuard`] will return them;
+    /// sets `free_max` accordingly.
     fn may_keep(&self) -> bool {
         let is_there = ENDING.try_with(|_| ()).is_ok();
         self.free_max.set(if is_there { FREE_MAX } else { KEEPS_NONE });
         is_there
     }
 
-    /// The number of a free slot, which is the caller's, or [`NO_SLOT`].
+    /// Takes a free slot; returns its number, or [`NO_SLOT`].
     #[inline(always)]
     fn take_slot(&self) -> u32 {
         if self.free.get() == NO_SLOT {
@@ -295,7 +302,7 @@ impl ThreadState {
         number
     }
 
-    /// Gets free slots, if there are any: one that is about to be taken, where none may be kept.
+    /// Gets free slots, if possible: only one slot if the thread may keep none.
     #[cold]
     fn refill(&self) {
         let most = if self.may_keep() { CHUNK_SLOTS } else { 1 };
@@ -336,7 +343,7 @@ impl ThreadState {
         }
     }
 
-    /// Gives the first `count` free slots, or all that there are, to other threads.
+    /// Returns the first `count` free slots, or all of them, to the shared list.
     #[cold]
     fn give_back(&self, count: usize) {
         let first = self.free.get();
@@ -347,7 +354,7 @@ impl ThreadState {
         }
     }
 
-    /// Notes that the thread is in this span, too, but not while the list is growing.
+    /// Notes that the thread has entered a span; does nothing while the list is growing.
     #[inline(always)]
     fn enter(&self, entered: Entered) {
         let Ok(mut list) = self.entered.try_borrow_mut() else { return };
@@ -357,11 +364,12 @@ impl ThreadState {
         list.push(entered);
     }
 
-    /// Notes that it is no longer in the span with this number, whether or not it has ended.
+    /// Notes that the thread has exited the span with this number, whether or not the span has
+    /// ended.
     #[inline(always)]
     fn exit(&self, number: u64) {
         let Ok(mut list) = self.entered.try_borrow_mut() else { return };
-        // The innermost, but where guards are dropped out of order.
+        // Usually the innermost span, unless guards are dropped out of order.
         let place = list.iter().rposition(|one| u64::from(one.number) == number);
         if let Some(place) = place {
             list.remove(place);
@@ -372,21 +380,21 @@ impl ThreadState {
         }
     }
 
-    /// Frees the list of spans that the thread is in, if it is in none.
+    /// Frees the list of entered spans, if it is empty.
     #[cold]
     fn free_list_of_entered(&self) {
         let take = |mut list: core::cell::RefMut<'_, Vec<Entered>>| {
             list.is_empty().then(|| mem::take(&mut *list))
         };
-        // Dropped when it is borrowed no more: the allocator may make spans.
+        // Drops the list after the borrow has ended, because the allocator may make spans.
         drop(self.entered.try_borrow_mut().ok().and_then(take));
     }
 
-    /// The span that the thread is in.
+    /// Returns the innermost span that the thread has entered, if it has not ended.
     #[inline(always)]
     fn current(&self) -> Option<Entered> {
         let innermost = *self.entered.try_borrow().ok()?.last()?;
-        // Relaxed: the id is unique, and while the span has not ended its slot has no other.
+        // Relaxed: the id is unique, and the slot keeps it until the span ends.
         let is_open =
             find_slot(innermost.number.into())?.id.load(Ordering::Relaxed) == innermost.id;
         is_open.then_some(innermost)
@@ -398,16 +406,16 @@ impl ThreadState {
     }
 }
 
-/// The id in traces of a span that `tracing` knows as `id`.
+/// Returns a span's id in traces, for its id in `tracing`.
 fn id_of(id: &Id) -> Option<u64> {
     find_slot(id.into_u64()).map(|slot| slot.id.load(Ordering::Relaxed))
 }
 
-/// A span's slot and callsite, while there are handles of it.
+/// Returns a span's slot and callsite, while the span has handles.
 #[inline(always)]
 fn find_span(id: &Id) -> Option<(&'static Slot, &'static Callsite)> {
     let slot = find_slot(id.into_u64())?;
-    // SAFETY: null, or a callsite, which is never freed.
+    // SAFETY: the pointer is null, or leads to a callsite, which is never freed.
     let callsite = unsafe { slot.callsite.load(Ordering::Relaxed).as_ref() }?;
     Some((slot, callsite))
 }
@@ -418,7 +426,7 @@ impl tracing_core::Subscriber for Subscriber {
             return Interest::never();
         }
         Callsite::find_or_add(metadata);
-        // Not `always`: events are switched on and off without this process knowing.
+        // Not `always`: sessions switch events on and off without notifying `tracing`.
         Interest::sometimes()
     }
 
@@ -443,7 +451,7 @@ impl tracing_core::Subscriber for Subscriber {
             if let Some(slot) = find_slot(number.into()) {
                 slot.id.store(id, Ordering::Relaxed);
                 slot.callsite.store(ptr::from_ref(callsite).cast_mut(), Ordering::Relaxed);
-                // Relaxed: the id goes to other threads in a way that orders all of it.
+                // Relaxed: programs pass the id to other threads with their own synchronisation.
                 slot.handles.store(1, Ordering::Relaxed);
             }
             number
@@ -502,8 +510,8 @@ impl tracing_core::Subscriber for Subscriber {
     #[inline]
     fn try_close(&self, id: Id) -> bool {
         let Some((slot, callsite)) = find_span(&id) else { return false };
-        // ORDERING: Acquire and Release as of any count of references: what was done through other
-        // handles has happened before the slot is used again. One handle is the caller's alone.
+        // ORDERING: Acquire and Release as in any reference count: all uses by other handles happen
+        // before the slot is reused. A single handle belongs to the caller alone.
         match slot.handles.load(Ordering::Acquire) {
             0 => return false,
             1 => slot.handles.store(0, Ordering::Relaxed),

@@ -1,15 +1,15 @@
-//! Tests of the module above.
+//! Tests of module `subscriber`.
 
 use super::*;
 
-/// Slots that are free: in this thread, and spare.
+/// Returns the number of free slots, of this thread and of the shared list.
 fn free_slots() -> usize {
     let spare = walk_free_list(SHARED_FREE_LIST.head.load(Ordering::Relaxed) as u32, usize::MAX)
         .map_or(0, |(_, count)| count);
     spare + THREAD.with(|thread| thread.free_count.get())
 }
 
-/// One test, because what is spare belongs to all of them.
+/// A single test, because all tests would share the list of free slots.
 #[test]
 fn slots_are_used_again_wherever_spans_end() {
     let take = || THREAD.with(ThreadState::take_slot);
@@ -25,15 +25,15 @@ fn slots_are_used_again_wherever_spans_end() {
     taken.into_iter().for_each(give);
     let made = CHUNKS_BEGUN.load(Ordering::Relaxed) * CHUNK_SLOTS;
     assert_eq!(free_slots(), made);
-    // Made here, ended elsewhere: nothing is lost, and no more is made than is in use.
+    // Spans begin here and end elsewhere: no slot is lost, and no unnecessary chunk is created.
     for _ in 0..100 {
         let taken: Vec<u32> = (0..100).map(|_| take()).collect();
         std::thread::spawn(move || taken.into_iter().for_each(give)).join().expect("it ends");
     }
     assert_eq!(free_slots(), made);
     assert_eq!(CHUNKS_BEGUN.load(Ordering::Relaxed) * CHUNK_SLOTS, made);
-    // The same where a thread-local value outlives what its thread keeps, because it came
-    // first: slots go back, and new ones are had, in its destructor.
+    // A thread-local value that was created first outlives its thread's free list: its destructor
+    // can return slots and take new ones.
     struct Late(Vec<u32>);
     impl Drop for Late {
         fn drop(&mut self) {
@@ -62,7 +62,7 @@ fn slots_are_used_again_wherever_spans_end() {
     }
     assert_eq!(free_slots(), made);
     assert_eq!(CHUNKS_BEGUN.load(Ordering::Relaxed) * CHUNK_SLOTS, made);
-    // Numbers that were never given lead nowhere.
+    // Numbers that were never assigned lead to no slot.
     assert!(
         find_slot(0).is_none()
             && find_slot(u64::MAX).is_none()

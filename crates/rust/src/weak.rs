@@ -1,7 +1,8 @@
-//! Functions of libtrackway.so, which is there or not.
+//! Functions of libtrackway.so, which may be absent.
 
-/// The function of this name and type, if the library is there and has it: it is preloaded or
-/// linked, or never comes. `None` on machines that are not supported.
+/// Returns the library's function of this name and type, or `None` if the library is absent or
+/// lacks it. The library is preloaded or linked, or never loaded. Returns `None` on unsupported
+/// machines.
 macro_rules! weak_function {
     ($symbol:literal as $function:ty) => {{
         let address: *mut ();
@@ -16,7 +17,7 @@ macro_rules! weak_function {
             );
         }
         #[cfg(all(target_os = "linux", target_arch = "aarch64", target_pointer_width = "64"))]
-        // SAFETY: likewise.
+        // SAFETY: reads the address of a weak symbol from the global offset table; zero without it.
         unsafe {
             core::arch::asm!(
                 concat!(".weak ", $symbol),
@@ -27,7 +28,7 @@ macro_rules! weak_function {
             );
         }
         #[cfg(all(target_os = "linux", target_arch = "riscv64"))]
-        // SAFETY: likewise.
+        // SAFETY: reads the address of a weak symbol from the global offset table; zero without it.
         unsafe {
             core::arch::asm!(
                 concat!(".weak ", $symbol),
@@ -44,7 +45,7 @@ macro_rules! weak_function {
         {
             address = core::ptr::null_mut();
         }
-        // SAFETY: null is None, and else it is the function of that declaration.
+        // SAFETY: null means `None`; otherwise the address is that of a function with this type.
         unsafe { core::mem::transmute::<*mut (), Option<$function>>(address) }
     }};
 }

@@ -1,5 +1,5 @@
-//! Callsites of `tracing` that are visited for the first time, with a library of this program's own
-//! in place of libtrackway.so: it stops threads while they describe, and refuses descriptions.
+//! Tests first visits of `tracing` callsites. A mock of libtrackway.so stops threads while they
+//! describe events, and refuses descriptions.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, RefCell};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tracing::field::Empty;
 
-/// Longest wait of a stopped thread for the others, which may never come.
+/// Longest time that a stopped thread waits for the others, which may never come.
 const PATIENCE: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(1);
 
@@ -37,7 +37,7 @@ static ON: AtomicU32 = AtomicU32::new(1);
 const EVENTS_MAX: usize = 256;
 const BYTES_MAX: usize = 48;
 
-/// A record: an event's name, and the first bytes of its payload.
+/// A record: the event's name, and the first bytes of its payload.
 #[derive(Clone, Copy)]
 struct Recorded {
     name: &'static CStr,
@@ -58,7 +58,7 @@ impl Recorded {
     }
 }
 
-/// The records of a thread. Without a destructor, and nothing in it allocates.
+/// The records of a thread. It has no destructor, and does not allocate.
 struct Log {
     count: Cell<usize>,
     events: [Cell<Recorded>; EVENTS_MAX],
@@ -68,22 +68,22 @@ thread_local! {
     static LOG: Log = const {
         Log { count: Cell::new(0), events: [const { Cell::new(Recorded::NONE) }; EVENTS_MAX] }
     };
-    /// The library's behaviour with the descriptions that the thread brings.
+    /// The mock library's behaviour for the descriptions of this thread.
     static LIBRARY: Cell<Library> = const { Cell::new(Library::Registers) };
-    /// True if the thread's allocations are spans.
+    /// True if this thread's allocations make spans.
     static IS_TRACED: Cell<bool> = const { Cell::new(false) };
 }
 
 #[derive(Clone, Copy)]
 enum Library {
     Registers,
-    /// The library refuses, as when its table is full.
+    /// The library refuses descriptions, as if its table were full.
     Refuses,
-    /// Stops those with this end of their name until the gate is open.
+    /// The library stops descriptions whose names have this end until the gate is open.
     StopsAt(&'static str, &'static Gate),
 }
 
-/// A gate where threads are stopped until there are `count` of them, or it is opened.
+/// A gate that stops threads until `count` of them wait, or until it is opened.
 struct Gate {
     count: usize,
     arrived: AtomicUsize,
@@ -113,7 +113,7 @@ fn wait_for(condition: impl Fn() -> bool) {
     }
 }
 
-/// The events of this thread from now on.
+/// Runs a function; returns the records of this thread during that time.
 fn record_events(run: impl FnOnce()) -> Vec<Recorded> {
     let first = LOG.with(|log| log.count.get());
     run();
@@ -128,9 +128,9 @@ unsafe extern "C" fn log_event(event: *const Event, payload: *mut u8, size: usiz
     let size = size & (usize::MAX >> 1);
     let mut bytes = [0; BYTES_MAX];
     let length = size.min(BYTES_MAX);
-    // SAFETY: the crate's promise: so many bytes are there.
+    // SAFETY: the crate promises `length` bytes of payload.
     bytes[..length].copy_from_slice(unsafe { std::slice::from_raw_parts(payload, length) });
-    // SAFETY: the crate's event, whose name is a C string and stays.
+    // SAFETY: the event is the crate's; its name is a C string that stays.
     let name = unsafe { CStr::from_ptr((*event).name) };
     LOG.with(|log| {
         let count = log.count.get();
@@ -139,16 +139,16 @@ unsafe extern "C" fn log_event(event: *const Event, payload: *mut u8, size: usiz
     });
 }
 
-/// The library's function, which the crate calls for each description. Names that begin with `off`
-/// are not wanted, but for values that spans are given later.
+/// The register function, which the crate calls for each description. Events whose names begin with
+/// `off` are off, except events for later values of spans.
 ///
 /// # Safety
-/// The range holds pointers to events.
+/// The range must contain pointers to events.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn trackway_abi_register(begin: *const *const Event, _: *const *const Event) {
-    // SAFETY: there is one, which stays; what is written is atomic.
+    // SAFETY: the range has one event, which stays; all writes are atomic.
     let event = unsafe { &**begin };
-    // SAFETY: its name is a C string.
+    // SAFETY: the event's name is a C string.
     let name = unsafe { CStr::from_ptr(event.name) }.to_str().expect("ASCII");
     match LIBRARY.get() {
         Library::Refuses => return,
@@ -161,21 +161,21 @@ unsafe extern "C" fn trackway_abi_register(begin: *const *const Event, _: *const
     }
 }
 
-/// Makes a span for each allocation of the threads that want it, without any guard.
+/// Makes a span for each allocation in threads that request it, without a guard against recursion.
 struct SpanAllocator;
 
-// SAFETY: it is the system's allocator.
+// SAFETY: all calls go to the system's allocator.
 unsafe impl GlobalAlloc for SpanAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if IS_TRACED.get() {
             let _span = tracing::info_span!("allocation", bytes = layout.size() as u64).entered();
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promises hold for the system's allocator, too.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promises hold for the system's allocator, too.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -191,8 +191,8 @@ fn install_subscriber() {
     });
 }
 
-/// In each thing that is described of a span, a thread is stopped while the process forks. The
-/// child, in which that thread is no more, visits the same callsite.
+/// RUN a thread that is stopped in the description of each part of a span, and a fork meanwhile.
+/// EXPECT that the child, which lacks that thread, records at the same callsite.
 #[test]
 fn children_go_on_that_were_forked_in_another_thread_s_first_visit() {
     install_subscriber();
@@ -215,30 +215,31 @@ fn children_go_on_that_were_forked_in_another_thread_s_first_visit() {
         });
         wait_for(|| gate.arrived() > 0);
         assert!(gate.arrived() > 0, "nothing described {suffix}");
-        // SAFETY: the child makes spans, which neither lock nor allocate, and ends.
+        // SAFETY: the child only makes spans, which neither lock nor allocate, and exits.
         let child = match unsafe { libc::fork() } {
             0 => {
-                // SAFETY: ends a child that waits for ever, by a signal.
+                // SAFETY: the call ends, by a signal, a child that waits for ever.
                 unsafe { libc::alarm(PATIENCE.as_secs() as u32) };
                 let before = LOG.with(|log| log.count.get());
                 visit();
                 let count = LOG.with(|log| log.count.get()) - before;
-                // SAFETY: ends the child here.
+                // SAFETY: the call ends the child.
                 unsafe { libc::_exit(if count == 5 { 0 } else { 1 }) }
             }
             child => child,
         };
         let mut status = 0;
-        // SAFETY: waits for that child.
+        // SAFETY: the call waits for the child.
         let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
         gate.is_open.store(true, Ordering::SeqCst);
         assert_eq!((waited, status), (child, 0), "forked in {suffix}: {status:#x}");
-        // And the thread that was stopped in the parent has lost nothing.
+        // The thread that was stopped in the parent has lost no record.
         assert_eq!(stopped.join().expect("it ends"), 5, "{suffix}");
     }
 }
 
-/// The callsite has 16 places for sets of types. One that 64 threads bring at a time takes one.
+/// RUN 64 threads that bring the same set of types at once to a callsite, which has room for 16
+/// sets. EXPECT that the set takes one place.
 #[test]
 fn a_set_of_types_that_many_threads_bring_at_once_takes_one_place() {
     const THREADS: usize = 64;
@@ -249,7 +250,7 @@ fn a_set_of_types_that_many_threads_bring_at_once_takes_one_place() {
         record_events(|| tracing::info!(name: "said", a = values[first], b = values[second])).len()
     }
     install_subscriber();
-    // The second set, and the very first of a callsite.
+    // Values with the second set of types, then with the first set of a new callsite.
     assert_eq!(emit_values(0, 0), 1);
     let threads = (0..THREADS).map(|_| {
         thread::spawn(|| {
@@ -283,7 +284,8 @@ fn a_set_of_types_that_is_refused_leaves_the_others_on() {
     );
 }
 
-/// Nothing else of the span is wanted, and the first one is not given its value.
+/// RUN a span whose other events are off, and whose first instance gets no later value. EXPECT
+/// records of later values.
 #[test]
 fn values_that_spans_are_given_later_are_recorded_if_only_they_are_wanted() {
     install_subscriber();
@@ -298,12 +300,12 @@ fn values_that_spans_are_given_later_are_recorded_if_only_they_are_wanted() {
     assert_eq!(event_names(&events), ["off_load_record"; 3]);
     let statuses: Vec<u64> = events.iter().map(|event| event.numbers()[1]).collect();
     assert_eq!(statuses, [1, 4, 7]);
-    // A description that has all its values is not made again when no session records it.
+    // A description with all values is not created again while no session records it.
     let is_made = || !tracing::info_span!("off_all", value = 1).is_disabled();
     assert_eq!([0; 3].map(|_| is_made()), [true, false, false]);
 }
 
-/// A record has its values in the order of the fields, in whichever the program gives them.
+/// RUN values in various orders. EXPECT records with all values in the order of the fields.
 #[test]
 fn values_in_another_order_are_all_recorded() {
     install_subscriber();
@@ -323,8 +325,8 @@ fn values_in_another_order_are_all_recorded() {
     assert_eq!(events[2].numbers(), [id, 1, 2]);
 }
 
-/// A thread-local value that was there before the thread's first span is dropped after whatever
-/// the subscriber keeps for the thread.
+/// RUN spans in the destructor of a thread-local value that exists before the thread's first span,
+/// so that it is dropped after the subscriber's thread data. EXPECT records of these spans.
 #[test]
 fn spans_are_recorded_in_the_destructors_of_thread_local_values() {
     static RECORDED: Mutex<Vec<Recorded>> = Mutex::new(Vec::new());
@@ -377,7 +379,7 @@ fn an_allocator_may_make_a_span_from_its_first_allocation_on() {
         record_events(|| {
             IS_TRACED.set(true);
             drop(black_box(vec![1_u8; 4321]));
-            // Its list of spans grows, which are the allocator's spans, too.
+            // The thread's list of spans grows, and the allocator makes spans for that.
             let spans: [tracing::span::EnteredSpan; 20] =
                 std::array::from_fn(|_| tracing::info_span!("work").entered());
             drop(spans);

@@ -7,11 +7,11 @@ use trackway_recorder::WindowHandle;
 use trackway_schema::{EventDescription, Scalar};
 use trackway_window::Window;
 
-/// All kinds of events that there are, or were.
+/// Returns the descriptions of all registered events, even if their programs have ended.
 ///
 /// # Errors
 ///
-/// If there is a window that cannot be opened.
+/// If a window exists that cannot be opened.
 pub(crate) fn read_registered_events() -> anyhow::Result<Vec<EventDescription>> {
     Ok(WindowHandle::inspect(|window| iter_descriptions(window).collect())?.unwrap_or_default())
 }
@@ -23,7 +23,7 @@ fn iter_descriptions(window: &Window) -> impl Iterator<Item = EventDescription> 
     })
 }
 
-/// Variants of each event that the window knows (same name, other fields), by full name.
+/// Returns the variants of each event in the window (one name, different fields), by full name.
 pub(crate) fn group_variants_by_name(window: &Window) -> BTreeMap<String, Vec<EventDescription>> {
     let mut events: BTreeMap<String, Vec<EventDescription>> = BTreeMap::new();
     for event in iter_descriptions(window) {

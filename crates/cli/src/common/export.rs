@@ -1,7 +1,7 @@
-//! Traces written from traces, by `trackway trim` and `trackway merge`.
+//! Writes traces from traces, for `trackway trim` and `trackway merge`.
 //!
-//! Ctrl-C and its like end it in order: what was begun is removed, and the command ends by that
-//! signal, as if it had not caught it.
+//! Signals such as Ctrl-C's end the work in order: the command removes its incomplete output, and
+//! ends by that signal, as if it had not caught it.
 
 use std::io::{self, Write};
 use std::num::NonZero;
@@ -23,19 +23,19 @@ use super::counted::format_count;
 use super::jobs::limit_thread_count;
 use crate::EXIT_NEGATIVE;
 
-/// So long a wait that it is for ever: a day.
+/// A practically infinite wait: one day, in ns.
 const FOREVER_NS: u64 = 86_400_000_000_000;
-/// Shortest time between two updates of the progress.
+/// Shortest time between two updates of the progress line.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A trace, and the folder that it was found in.
+/// A trace, and the folder that contains it.
 pub(crate) type InputInFolder = (Input<TraceFile>, PathBuf);
 
-/// Writes to `folder` what `write` makes of the traces in `found`.
+/// Writes the result of `write`, for the traces in `found`, to `folder`.
 ///
 /// # Errors
 ///
-/// If no trace was found, or nothing can be written.
+/// If there is no trace, or the result cannot be written.
 pub(crate) fn export_traces(
     found: FoundTraces,
     folder: &Path,
@@ -69,7 +69,7 @@ pub(crate) fn export_traces(
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NEGATIVE) })
 }
 
-/// Returns the amounts that were written, in words.
+/// Formats the amounts of written data.
 fn format_summary(done: &ExportSummary, folder: &str) -> String {
     let rewritten = match done.rewritten {
         0 => String::new(),
@@ -84,7 +84,7 @@ fn format_summary(done: &ExportSummary, folder: &str) -> String {
     )
 }
 
-/// A signal's wish that all this should end.
+/// A request by a signal to stop the work.
 #[derive(Default)]
 struct StopRequest {
     is_asked: AtomicBool,
@@ -92,8 +92,9 @@ struct StopRequest {
 }
 
 impl StopRequest {
-    /// From now on, signals that end programs only ask for it; to be called before there are
-    /// other threads, which inherit that. The thread that waits for them ends with the program.
+    /// Makes signals that end programs only set this request. The caller must have no other threads
+    /// yet, because threads inherit the signal mask. The thread that waits for signals ends with
+    /// the program.
     fn catch_signals(stop: &Arc<Self>) -> anyhow::Result<()> {
         let signals = SignalSet::of(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
         signals.block();
@@ -101,7 +102,7 @@ impl StopRequest {
         let stop = Arc::clone(stop);
         let wait = move || {
             loop {
-                // Whatever it says, what there is is read.
+                // Ignores an error of the wait, and reads available signals in any case.
                 let _ = wait_readable([Some(reader.fd()), None], FOREVER_NS);
                 if let Some((signal, _)) = reader.next() {
                     stop.signal.store(signal, Ordering::SeqCst);
@@ -115,7 +116,7 @@ impl StopRequest {
     }
 }
 
-/// A line on standard error with the progress, where it is a terminal.
+/// A line on standard error with the progress, if standard error is a terminal.
 struct Progress {
     shown: Option<Mutex<Instant>>,
 }
@@ -126,7 +127,7 @@ impl Progress {
     }
 
     fn show(&self, done: u64, total: u64) {
-        // Who finds another thread at it has nothing newer to say.
+        // If another thread is updating the line, this thread has no newer number.
         let Some(Ok(mut shown)) = self.shown.as_ref().map(Mutex::try_lock) else { return };
         if shown.elapsed() >= PROGRESS_INTERVAL {
             *shown = Instant::now();
@@ -142,7 +143,7 @@ impl Progress {
     }
 }
 
-/// Standard error for messages, which take the line's place.
+/// Standard error for messages, which replace the progress line.
 struct Messages<'a>(&'a Progress);
 
 impl Write for Messages<'_> {

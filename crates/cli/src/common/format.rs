@@ -1,4 +1,4 @@
-//! Values of options that several commands have.
+//! Values of options that several commands share.
 
 use clap::ValueEnum;
 

@@ -2,7 +2,7 @@
 
 use trackway_recorder::diagnosis::{ProcessName, Reason};
 
-/// A reason as JSON: its code, the sentence and the hint that people get, and the processes.
+/// Formats a reason as JSON: its code, the sentence and the hint for users, and the processes.
 pub(crate) fn reason_to_json(reason: &Reason) -> serde_json::Value {
     let process = |process: &ProcessName| {
         let ProcessName { pid, name } = process;
@@ -17,7 +17,7 @@ pub(crate) fn reason_to_json(reason: &Reason) -> serde_json::Value {
     })
 }
 
-/// A JSON string (RFC 8259, section 7).
+/// Quotes a JSON string (RFC 8259, section 7).
 pub(crate) fn quote_json_string(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

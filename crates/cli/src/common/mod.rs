@@ -1,4 +1,4 @@
-//! Code that several commands share. No module here knows a command.
+//! Code that several commands share. No module here depends on a command.
 
 pub(crate) mod counted;
 pub(crate) mod events;

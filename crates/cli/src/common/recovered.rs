@@ -1,13 +1,13 @@
-//! Reports on recovered traces, by `trackway recover` and other commands in passing.
+//! Reports recovered traces, for `trackway recover` and other commands that recover.
 
 use trackway_recorder::{Notices, RecoveredSession, RecoveryEnd, Stranded};
 
-/// Says what was recovered, and what could not be, though records without a trace to complete were
-/// to go where `stranded` says.
+/// Reports recovered and unrecoverable sessions. `stranded` is the requested treatment of records
+/// without a trace to complete.
 ///
 /// # Errors
 ///
-/// If something could not be.
+/// If a session could not be recovered.
 pub(crate) fn report_recovered(
     notices: &Notices,
     recovered: &[RecoveredSession],

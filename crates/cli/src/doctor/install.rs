@@ -1,5 +1,5 @@
-//! Installed parts: the library, the preload helpers, the folder of sessions' sockets, other
-//! programs.
+//! Checks of installed parts: the library, the preload helpers, the folder of session sockets,
+//! other programs.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -15,10 +15,10 @@ use trackway_sys::process::Users;
 
 use super::Finding;
 
-/// Name under which linked programs ask for the library.
+/// The library's name in linked programs.
 const SONAME: &str = "libtrackway.so.1";
 
-/// The library that `trackway record` gives to what it starts.
+/// The library that `trackway record` preloads into its command.
 pub(super) struct Libraries(Result<PathBuf, RecordError>);
 
 impl Libraries {
@@ -32,7 +32,7 @@ impl Libraries {
     pub(super) fn check(&self) -> Finding {
         match &self.0 {
             Ok(path) => Finding::good(path.display().to_string()),
-            // Other errors are of the system, as where there is no /proc.
+            // Other errors are errors of the system, for example without /proc.
             Err(error) => Finding::missing(
                 error.to_string(),
                 error.hint().unwrap_or_else(|| "see above".into()),
@@ -41,7 +41,7 @@ impl Libraries {
     }
 }
 
-/// The helpers of `--preload`.
+/// The preload helpers of option `--preload`.
 pub(super) struct PreloadHelpers {
     found: Vec<&'static str>,
     missing: Vec<&'static str>,
@@ -52,7 +52,7 @@ impl PreloadHelpers {
         let all = parse_preload("all").unwrap_or_default();
         let (found, missing) =
             all.into_iter().partition(|file| match checkup::find_preload_libraries(&[file]) {
-                // Of the library itself `library` says it.
+                // Check `library` reports a missing library.
                 Err(RecordError::LibraryMissing(name)) => name != *file,
                 _ => true,
             });
@@ -77,12 +77,12 @@ impl PreloadHelpers {
     }
 }
 
-/// The library that the dynamic loader finds for programs that are linked with it.
+/// The library that the dynamic loader finds for linked programs.
 pub(super) struct LoaderLibrary {
     found: Option<PathBuf>,
-    /// The one that `trackway record` gives them.
+    /// The library that `trackway record` preloads.
     own: Option<PathBuf>,
-    /// True if both are the same, byte for byte.
+    /// True if the two libraries are identical.
     is_ours: bool,
 }
 
@@ -129,7 +129,7 @@ impl LoaderLibrary {
     }
 }
 
-/// The loader's way: the environment, its cache, the default folders (ld.so(8)).
+/// Finds the library like the dynamic loader: environment, cache, default folders (ld.so(8)).
 fn find_loader_library() -> Option<PathBuf> {
     let folders = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let named = std::env::split_paths(&folders).map(|folder| folder.join(SONAME));
@@ -140,7 +140,7 @@ fn find_loader_library() -> Option<PathBuf> {
     named.chain(cached).chain(usual).find(|path| path.is_file())
 }
 
-/// The path of a library in ldconfig's cache, of glibc 2.32 and later:
+/// Returns the path of a library in ldconfig's cache, as glibc 2.32 and later write it:
 ///
 /// ```text
 /// 0   "glibc-ld.so.cache1.1"
@@ -165,12 +165,12 @@ fn find_in_loader_cache(bytes: &[u8], name: &str) -> Option<PathBuf> {
     })
 }
 
-/// A folder as stat(2) sees it.
+/// The status of a folder, from lstat(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FolderStatus {
     is_folder: bool,
     owner: u32,
-    /// Permission bits.
+    /// Permission bits of the folder.
     mode: u32,
 }
 
@@ -182,23 +182,23 @@ impl FolderStatus {
     }
 }
 
-/// The folder that the sockets of `trackway session` are in.
+/// The folder with the sockets of `trackway session`.
 #[derive(Debug)]
 pub(super) struct SocketFolder {
     uid: u32,
     path: PathBuf,
     folder: Option<FolderStatus>,
     above: Option<FolderStatus>,
-    /// The environment names it.
+    /// True if an environment variable names the folder.
     is_named: bool,
-    /// systemd(1) runs here, and can start sessions.
+    /// True if systemd(1) runs on this machine, and so can start sessions.
     has_systemd: bool,
 }
 
 impl SocketFolder {
     pub(super) fn inspect() -> Self {
         let uid = Users::current().effective();
-        // Where the recorder looks: by a relative path, too.
+        // Uses the recorder's own path, which may be relative.
         let run = RunFolder::new();
         let path = std::path::absolute(run.path()).unwrap_or_else(|_| run.path().to_owned());
         Self {
@@ -252,7 +252,7 @@ impl SocketFolder {
     }
 }
 
-/// Another reader of traces.
+/// babeltrace2, another reader of traces.
 pub(super) struct Babeltrace(Option<PathBuf>);
 
 impl Babeltrace {
@@ -273,7 +273,7 @@ impl Babeltrace {
     }
 }
 
-/// Checks for running processes that have events and cannot be recorded as they run.
+/// Checks for running processes that have events but cannot be recorded in their current state.
 pub(super) fn check_programs() -> Finding {
     let mut reasons = diagnose(&Selection::all());
     reasons.retain(Reason::excludes_processes);
@@ -339,7 +339,7 @@ mod tests {
         cache.extend(b"some\0/a/b/c\0it\0/d/it\0");
         assert_eq!(find_in_loader_cache(&cache, "it"), Some("/d/it".into()));
         assert_eq!(find_in_loader_cache(&cache, "other"), None);
-        // Cut anywhere, and with lengths that lead nowhere.
+        // Truncated caches, and caches with invalid lengths.
         for end in 0..cache.len() {
             let found = find_in_loader_cache(&cache[..end], "it");
             assert!(found.is_none_or(|path| "/d/it".starts_with(path.to_str().unwrap_or("?"))));

@@ -1,5 +1,5 @@
-//! Kernel events: whether `trackway record --kernel` works here, with which backend, and the
-//! obstacles to the better one.
+//! Checks of kernel events: if `trackway record --kernel` works on this machine, with which
+//! backend, and the obstacles to the better backend.
 
 use std::fs;
 use std::path::Path;
@@ -9,11 +9,11 @@ use trackway_recorder::KernelBackends;
 use super::Finding;
 use super::machine::{INITIAL_PID_NAMESPACE, read_kernel_release};
 
-/// Capabilities that matter (include/uapi/linux/capability.h).
+/// Capabilities that recording may need (include/uapi/linux/capability.h).
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
-/// File of the kernel's types.
+/// File with the kernel's types.
 const KERNEL_TYPES_FILE: &str = "/sys/kernel/btf/vmlinux";
 
 /// Conditions for recording kernel events.
@@ -21,15 +21,15 @@ const KERNEL_TYPES_FILE: &str = "/sys/kernel/btf/vmlinux";
 pub(super) struct KernelEvents {
     ways: KernelBackends,
     release: String,
-    /// Numbers of processes are the kernel's own here.
+    /// True if process ids in this namespace are the kernel's own ids.
     is_first_namespace: bool,
-    /// Effective ones, a bit each; `None`: /proc does not tell.
+    /// Effective capabilities, one bit each; `None`: unknown, because /proc does not show them.
     capabilities: Option<u64>,
-    /// Lockdown level of the kernel, if it has one.
+    /// Lockdown level of the kernel, if the kernel supports lockdown.
     lockdown: Option<String>,
     /// True if the kernel describes its types.
     has_types: bool,
-    /// Settings by which it keeps others out, with their values.
+    /// Kernel settings that restrict unprivileged users, with their values.
     settings: Vec<(&'static str, String)>,
 }
 
@@ -101,7 +101,7 @@ impl KernelEvents {
         missing.map(|(_, name)| name).collect()
     }
 
-    /// Returns possible reasons for a refusal, in brackets.
+    /// Returns possible reasons for a refusal by the kernel, in brackets.
     fn format_refusal_reasons(&self, missing: &[&str]) -> String {
         let mut parts: Vec<String> = missing.iter().map(|name| format!("no {name}")).collect();
         let settings = self.settings.iter().map(|(name, value)| format!("{name} is {value}"));
@@ -112,7 +112,7 @@ impl KernelEvents {
         format!(" ({})", parts.join(", "))
     }
 
-    /// Checks that the kernel describes its events, and could record them itself.
+    /// Checks that the kernel describes its events, and can record them with tracefs.
     pub(super) fn check_tracefs(&self) -> Finding {
         match &self.ways.tracefs {
             Ok(root) if root.starts_with(Path::new("/proc")) => {
@@ -126,7 +126,7 @@ impl KernelEvents {
         }
     }
 
-    /// Reports the backend that a recording would use.
+    /// Reports the kernel backend that a recording would use.
     pub(super) fn check_backend(&self) -> Finding {
         match (&self.ways.tracefs, &self.ways.bpf) {
             (Ok(_), _) if !self.is_first_namespace => Finding::limited(
@@ -148,13 +148,13 @@ impl KernelEvents {
     }
 }
 
-/// The effective capabilities in /proc/PID/status.
+/// Returns the effective capabilities in the text of /proc/PID/status.
 fn parse_effective_capabilities(status: &str) -> Option<u64> {
     let digits = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(digits.trim(), 16).ok()
 }
 
-/// The word in brackets: `none [integrity] confidentiality`.
+/// Returns the word in square brackets: `none [integrity] confidentiality`.
 fn parse_active_lockdown(lockdown: &str) -> Option<String> {
     let word = lockdown.split_once('[')?.1.split_once(']')?.0;
     Some(word.to_owned())

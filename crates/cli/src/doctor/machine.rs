@@ -1,4 +1,4 @@
-//! The kernel, the processor, the C library, and what limits this process.
+//! Checks of the kernel, the processor, the C library, and this process's limits.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,14 +12,14 @@ use trackway_window::SessionLayout;
 
 use super::{Finding, window};
 
-/// Inode numbers of the namespaces that the machine starts with (include/linux/proc_ns.h).
+/// Inode numbers of the machine's initial namespaces (include/linux/proc_ns.h).
 pub(super) const INITIAL_PID_NAMESPACE: u64 = 0xeffffffc;
 
-/// The user to whom recordings belong.
+/// The user who owns recordings.
 #[derive(Debug)]
 pub(super) struct User {
     uid: u32,
-    /// The user's id outside this user namespace; `None`: none.
+    /// The user's id outside this user namespace; `None`: the id is not mapped.
     outside: Option<u32>,
     /// The user who called sudo(8).
     by_sudo: Option<String>,
@@ -53,12 +53,12 @@ impl User {
     }
 }
 
-/// Visibility of processes.
+/// The visibility of processes.
 #[derive(Debug)]
 pub(super) struct Processes {
-    /// /proc shows this process its descriptors.
+    /// True if /proc shows this process its own file descriptors.
     has_proc: bool,
-    /// Inode number of the process-id namespace.
+    /// Inode number of this process's process-id namespace.
     namespace: u64,
 }
 
@@ -81,12 +81,12 @@ impl Processes {
     }
 }
 
-/// Bytes that buffers need on this machine.
+/// The memory that buffers need on this machine, in bytes.
 #[derive(Debug, Clone, Copy)]
 struct BufferNeeds {
-    /// Without which no recording starts.
+    /// The least memory with which a recording can start.
     least: u64,
-    /// Bytes of a recording with default options.
+    /// The memory of a recording with default options.
     usual: u64,
 }
 
@@ -95,7 +95,7 @@ impl BufferNeeds {
         let online = (cpus.online.len() as u64).max(1);
         let plan = BufferOptions::default().plan().ok()?;
         let control = SessionLayout::control_bytes(cpus.possible, 0);
-        // Two sub-buffers of sequences and one of each claim region: `Recording::build`.
+        // Two sub-buffers of each sequence region and one of each claim region: `Recording::build`.
         let least_data = (2 << plan.sub_shift) + (2 << plan.claim_sub_shift);
         let whole = |bytes: u64| bytes.next_multiple_of(GRANULE_BYTES);
         Some(Self {
@@ -105,13 +105,13 @@ impl BufferNeeds {
     }
 }
 
-/// Memory available for buffers, and its limits. `None`: no limit.
+/// The memory available for buffers, and its limits. `None`: no limit.
 #[derive(Debug)]
 pub(super) struct Memory {
     need: Option<BufferNeeds>,
-    /// Bytes that the window needs before buffers.
+    /// Bytes that the window itself needs, without buffers.
     window_bytes: u64,
-    /// The window's file is that long.
+    /// Length of the window's file, in bytes.
     backed_bytes: u64,
     folder: PathBuf,
     free: Option<u64>,
@@ -135,7 +135,7 @@ impl Memory {
         }
     }
 
-    /// Limits with how much they leave for buffers, by whom, and how to raise them.
+    /// Returns all limits: the bytes that each leaves for buffers, the limiter, and a remedy.
     fn limits(&self) -> impl Iterator<Item = (u64, String, String)> {
         let Self { folder, .. } = self;
         let free = self.free.map(|bytes| {
@@ -163,12 +163,12 @@ impl Memory {
             let fact = format!("{room}; a recording needs {}", ByteCount(need.least));
             return Finding::missing(fact, remedy);
         }
-        // By default a recording takes no more than half of what there is.
+        // By default, a recording takes at most half of the available memory.
         if left / 2 < need.usual {
             let fact = format!("{room}; with {} fewer events are lost", ByteCount(2 * need.usual));
             return Finding::limited(fact, remedy);
         }
-        // The window is mapped as far as there is address space.
+        // Programs map as much of the window as their address space permits.
         match self.address_space {
             Some(bytes) if bytes < WINDOW_BYTES => Finding::limited(
                 format!("{room}; address space is limited to {}", ByteCount(bytes)),
@@ -179,16 +179,16 @@ impl Memory {
     }
 }
 
-/// Restartable sequences, from the kernel up.
+/// The support for restartable sequences, beginning with the kernel's.
 #[derive(Debug)]
 pub(super) struct RestartableSequences {
     has_machine: bool,
     has_kernel: bool,
-    /// glibc's version.
+    /// The version of glibc.
     glibc: Option<&'static str>,
     is_registered: bool,
     tunables: String,
-    /// True if sequences abort; `None` if the test was impossible.
+    /// True if sequences abort as they must; `None` if the test was impossible.
     abort: Option<bool>,
     is_refused: bool,
 }
@@ -213,7 +213,7 @@ impl RestartableSequences {
         if !self.has_machine {
             return limited("not on this processor", "x86-64 and AArch64 have them");
         }
-        // A kernel without them is why nothing is registered.
+        // If the kernel does not support sequences, none can be registered.
         if !self.has_kernel {
             return limited(
                 "the kernel refuses rseq(2)",
@@ -253,14 +253,14 @@ impl RestartableSequences {
     }
 }
 
-/// The source of time.
+/// The clock that timestamps use.
 #[derive(Debug)]
 pub(super) struct Clock {
     is_invariant: bool,
-    /// The kernel's source, and those that it would take.
+    /// The kernel's current clock source, and its available sources.
     current: String,
     available: String,
-    /// True if the kernel reports its judgement of the counter.
+    /// True if the kernel reports if it trusts the counter.
     is_judged_by_kernel: bool,
 }
 
@@ -312,7 +312,7 @@ impl Clock {
     }
 }
 
-/// Checks that every CPU can be visited.
+/// Checks that this process can run on every CPU.
 pub(super) fn check_cpus(cpus: &Cpus) -> Finding {
     let (online, possible) = (cpus.online.len(), cpus.possible);
     let all = match possible as usize == online {
@@ -328,7 +328,7 @@ pub(super) fn check_cpus(cpus: &Cpus) -> Finding {
     )
 }
 
-/// Ascending numbers as the kernel lists CPUs: `0-3,8`.
+/// Formats ascending numbers like the kernel's CPU lists: `0-3,8`.
 fn format_cpu_ranges(numbers: &[u32]) -> String {
     let mut parts: Vec<String> = Vec::new();
     for run in numbers.chunk_by(|one, next| one.checked_add(1) == Some(*next)) {
@@ -340,11 +340,11 @@ fn format_cpu_ranges(numbers: &[u32]) -> String {
     parts.join(",")
 }
 
-/// The kernel.
+/// Features of the kernel.
 #[derive(Debug)]
 pub(super) struct Kernel {
     release: String,
-    /// Restarting all sequences of a process at once: membarrier(2).
+    /// The result of restarting all sequences of a process at once: membarrier(2).
     restarts: Result<(), Errno>,
 }
 
@@ -369,7 +369,7 @@ pub(super) fn read_kernel_release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 
-/// Exit statuses of processes that are no children.
+/// Access to exit statuses of processes that are not children.
 #[derive(Debug)]
 pub(super) struct ExitStatusAccess {
     can_tell: bool,
@@ -397,7 +397,7 @@ mod tests {
     use super::super::Verdict;
     use super::*;
 
-    /// The verdict, if fact and hint say this.
+    /// Checks the texts of fact and hint; returns the verdict.
     fn verdict_of(finding: &Finding, fact: &str, hint: &str) -> Verdict {
         assert!(finding.fact.contains(fact), "{finding:?}");
         assert!(finding.hint.as_deref().unwrap_or_default().contains(hint), "{finding:?}");
@@ -527,7 +527,7 @@ mod tests {
         for (seen, fact, hint) in cases {
             assert_eq!(verdict_of(&seen.check(), fact, hint), Verdict::Limited);
         }
-        // Switched on again.
+        // A later setting enables sequences again.
         let on =
             RestartableSequences { tunables: "glibc.pthread.rseq=1".into(), ..working_sequences() };
         assert_eq!(on.check().verdict, Verdict::Good);

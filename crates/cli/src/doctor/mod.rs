@@ -1,8 +1,8 @@
-//! `trackway doctor`: abilities of this machine, missing parts, and remedies.
+//! `trackway doctor`: reports this machine's abilities, missing parts, and remedies.
 //!
-//! A check is two things: a look, which reads and changes nothing, and a judgement, a pure function
-//! of what was seen. What the recorder decides by itself is asked of it
-//! (`trackway_recorder::checkup`), so that this page and a recording agree.
+//! A check consists of an inspection, which reads and changes nothing, and a judgement, a pure
+//! function of the inspected state. Decisions of the recorder come from its own code
+//! (`trackway_recorder::checkup`), so that this report and a recording agree.
 
 mod args;
 mod install;
@@ -24,9 +24,9 @@ use crate::common::json::quote_json_string;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Good,
-    /// Works, in a smaller or slower way.
+    /// The part works, but slower or with limits.
     Limited,
-    /// Does not work, or is not there.
+    /// The part does not work, or does not exist.
     Missing,
 }
 
@@ -52,9 +52,9 @@ impl Verdict {
 #[derive(Debug, PartialEq, Eq)]
 struct Finding {
     verdict: Verdict,
-    /// The fact, in a line.
+    /// The fact that the check found, in one line.
     fact: String,
-    /// The remedy, in a line; none if the verdict is good.
+    /// A remedy, in one line; `None` if the verdict is good.
     hint: Option<String>,
 }
 
@@ -72,10 +72,10 @@ impl Finding {
     }
 }
 
-/// A check that was made.
+/// A completed check.
 struct Check {
     name: &'static str,
-    /// True if recording is impossible without it.
+    /// True if recording is impossible without the checked part.
     is_needed: bool,
     finding: Finding,
 }
@@ -86,11 +86,11 @@ impl Check {
     }
 }
 
-/// Makes all checks and prints what they found.
+/// Makes all checks and prints their results.
 ///
 /// # Errors
 ///
-/// If it cannot be printed.
+/// If standard output cannot be written.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let checks = run_checks();
     let text = match arguments.format {
@@ -102,8 +102,8 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NEGATIVE) })
 }
 
-/// Makes the checks: first those that recording needs, then those that make it fast and complete,
-/// then the rest.
+/// Makes all checks: first of parts that recording needs, then of parts that make it fast and
+/// complete, then the rest.
 fn run_checks() -> Vec<Check> {
     let needed = |name, finding| Check { name, is_needed: true, finding };
     let useful = |name, finding| Check { name, is_needed: false, finding };
@@ -143,7 +143,7 @@ fn format_text(checks: &[Check]) -> String {
     for Check { name, finding, .. } in checks {
         let word = finding.verdict.word();
         let (on, off) = Target::Output.marks(finding.verdict.style());
-        // Padded by hand: what switches colours has no width.
+        // Pads explicitly, because escape sequences for colours have no width.
         let pad = indent - 2 - width - word.len();
         text += &format!(
             "{name:width$}  {on}{word}{off}{:pad$}{}\n",

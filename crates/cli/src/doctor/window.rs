@@ -1,4 +1,4 @@
-//! The window: where it is, whether it can be used or made, and what is in it.
+//! Checks of the window: its location, access to it, its creation, and its contents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -19,26 +19,26 @@ use trackway_window::OpenError;
 
 use super::Finding;
 
-/// Environment variable that says where the window is.
+/// Environment variable with the folder of the window.
 const FOLDER_VARIABLE: &str = "TRACKWAY_WINDOW_DIR";
-/// Most names of anything in one line.
+/// Most names in a list on one line.
 const LISTED_NAMES_MAX: usize = 4;
 
-/// The window's file, if there is one.
+/// The state of the window's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WindowFileState {
     Open,
-    /// There is none; whether one could be made.
+    /// The file does not exist. The value is the result of a test that creates one.
     Absent(Result<(), Errno>),
     Refused(OpenError),
 }
 
-/// A file of the window's name, as lstat(2) sees it.
+/// The status of the file with the window's name, from lstat(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileStatus {
     is_regular: bool,
     owner: u32,
-    /// Permission bits.
+    /// Permission bits of the file.
     mode: u32,
 }
 
@@ -46,20 +46,20 @@ struct FileStatus {
 #[derive(Debug)]
 pub(super) struct WindowState {
     folder: PathBuf,
-    /// The folder is another one than usual, because the environment says so.
+    /// True if an environment variable names the folder.
     is_elsewhere: bool,
     path: PathBuf,
     uid: u32,
     state: WindowFileState,
     file: Option<FileStatus>,
     file_system: Option<FileSystem>,
-    /// Bytes of the window that are backed.
+    /// Bytes of the window that have memory.
     backed_bytes: u64,
     occupants: Vec<SlotOwner>,
     refuses_sequences: bool,
-    /// This user's windows of other versions, and what was put aside.
+    /// This user's windows of other versions, and windows that were moved aside.
     leftovers: Vec<PathBuf>,
-    /// Processes with libraries of other versions, by these.
+    /// Processes with libraries of other versions, by version.
     other_versions: BTreeMap<u32, Vec<u32>>,
 }
 
@@ -67,7 +67,8 @@ impl WindowState {
     pub(super) fn inspect() -> Self {
         let folder = checkup::window_folder();
         let uid = Users::current().effective();
-        // The files have the names that users have outside; `user` says where there is none.
+        // File names contain the user's id outside this namespace; check `user` reports a missing
+        // one.
         let prefix = format!("trackway-{}-v", outer_user(uid).unwrap_or(uid));
         let path = folder.join(format!("{prefix}{ABI_VERSION}"));
         let (home, state) = match WindowHandle::open() {
@@ -98,27 +99,27 @@ impl WindowState {
         }
     }
 
-    /// Bytes free in the folder; `None` if that cannot be known.
+    /// Returns the free bytes in the folder; `None` if the number is unknown.
     pub(super) fn free_bytes(&self) -> Option<u64> {
         self.file_system.map(|file_system| file_system.free_bytes)
     }
 
-    /// Bytes of the window that are backed; 0 if there is none.
+    /// Returns the bytes of the window that have memory; 0 if there is no window.
     pub(super) fn backed_bytes(&self) -> u64 {
         self.backed_bytes
     }
 
-    /// The folder.
+    /// Returns the window's folder.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Returns true if the window records that restartable sequences do not work.
+    /// Returns true if the window disables restartable sequences.
     pub(super) fn disables_sequences(&self) -> bool {
         self.refuses_sequences
     }
 
-    /// Checks that a window exists and can be used, or can be made.
+    /// Checks that a window exists and is usable, or can be created.
     pub(super) fn check(&self) -> Finding {
         let path = self.path.display();
         match self.state {
@@ -137,7 +138,7 @@ impl WindowState {
                 format!("the path {path} is too long"),
                 format!("let {FOLDER_VARIABLE} be a shorter one"),
             ),
-            // What `WindowHandle::open_or_make` replaces.
+            // `WindowHandle::open_or_make` replaces such a file.
             WindowFileState::Refused(error) => Finding::limited(
                 format!("{path} cannot be used: {error}"),
                 "the next trackway record puts it aside; start programs that run now again then",
@@ -152,7 +153,7 @@ impl WindowState {
         };
         if let Some(file_system) = self.file_system {
             text += &format!("{} free", ByteCount(file_system.free_bytes));
-            // Filters will not need it to be otherwise: their code is never in the window.
+            // `noexec` does no harm: the machine code of filters is never in the window.
             text += if file_system.is_noexec { ", noexec" } else { "" };
         }
         if self.is_elsewhere {
@@ -161,7 +162,7 @@ impl WindowState {
         text
     }
 
-    /// It can be neither opened nor made.
+    /// Explains why the window can be neither opened nor created.
     fn check_folder(&self, errno: Errno) -> Finding {
         let folder = self.folder.display();
         let is_link = self.file.is_some_and(|file| !file.is_regular);
@@ -209,7 +210,7 @@ impl WindowState {
         }
     }
 
-    /// There is a file of its name that is not to be believed.
+    /// Explains why the file with the window's name is not trustworthy.
     fn check_file(&self) -> Finding {
         let path = self.path.display();
         match self.file {
@@ -225,7 +226,7 @@ impl WindowState {
         }
     }
 
-    /// Lists the recorders, and checks that there is space for one more.
+    /// Lists the recorders, and checks that the window has room for another one.
     pub(super) fn check_recordings(&self) -> Finding {
         let folders = |is_wanted: &dyn Fn(&SlotOwner) -> bool| -> BTreeSet<&Path> {
             let wanted = self.occupants.iter().filter(|occupant| is_wanted(occupant));
@@ -255,7 +256,7 @@ impl WindowState {
         })
     }
 
-    /// Windows that this version does not use.
+    /// Checks for windows that this version does not use.
     pub(super) fn check_leftovers(&self) -> Finding {
         if let Some((&version, pids)) = self.other_versions.first_key_value() {
             return Finding::limited(
@@ -281,7 +282,7 @@ impl WindowState {
     }
 }
 
-/// The first of them, and how many more there are.
+/// Formats the first names, and the number of remaining ones.
 fn format_first_names(names: impl Iterator<Item = String>) -> String {
     let names: Vec<String> = names.collect();
     let mut text = names.iter().take(LISTED_NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
@@ -291,7 +292,7 @@ fn format_first_names(names: impl Iterator<Item = String>) -> String {
     text
 }
 
-/// Returns a command that enlarges a folder in memory.
+/// Returns a command that enlarges a tmpfs folder.
 pub(super) fn format_enlarge_command(folder: &Path) -> String {
     let mount = format!("mount -o remount,size=64M {}", folder.display());
     match folder == Path::new("/dev/shm") {
@@ -304,14 +305,14 @@ fn to_c_path(path: &Path) -> Option<CString> {
     CString::new(path.as_os_str().as_bytes()).ok()
 }
 
-/// Tries to make a window as `Window::open` does, but without a name at the end.
+/// Tries to create a window like `Window::open`, but leaves no named file.
 fn try_create_window(folder: &Path) -> Result<(), Errno> {
     let folder = to_c_path(folder).ok_or(Errno(libc::EINVAL))?;
     let file = Fd::open(&folder, libc::O_RDWR | libc::O_TMPFILE, 0o600)?;
     file.allocate(0, DATA_OFFSET as u64)
 }
 
-/// Files in `folder` whose names begin as this user's windows' do, except `window`.
+/// Finds files in `folder` whose names have this user's window prefix, except `window`.
 fn find_leftover_windows(folder: &Path, prefix: &str, window: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries
@@ -399,7 +400,7 @@ mod tests {
         for finding in [open, other, link] {
             assert_eq!(finding.verdict, Verdict::Missing);
         }
-        // The recorder helps itself.
+        // The next recording replaces such files.
         for error in [OpenError::Truncated, OpenError::NotAWindow] {
             assert_eq!(refused(error, Some(file)).verdict, Verdict::Limited);
         }
@@ -412,7 +413,7 @@ mod tests {
             WindowState { occupants, ..window_in_state(WindowFileState::Open) }.check_recordings()
         };
         assert_eq!(judge(Vec::new()), Finding::good("none under way, room for 32"));
-        // Two channels of one session.
+        // Two channels of one session are one recording.
         let alive = judge(vec![occupant("/a", false), occupant("/a", false)]);
         assert_eq!(alive, Finding::good("2 of 32 under way: /a"));
         assert_eq!(judge(vec![occupant("/a", false); SESSIONS_MAX]).verdict, Verdict::Missing);
@@ -433,7 +434,7 @@ mod tests {
         let finding = seen.check_leftovers();
         let hint = finding.hint.as_deref().unwrap_or_default();
         assert!(hint.ends_with("rm /dev/shm/trackway-7-v0 /dev/shm/x"), "{hint}");
-        // They are in use.
+        // Processes use windows of another version.
         seen.other_versions.insert(ABI_VERSION + 1, vec![12, 13]);
         let finding = seen.check_leftovers();
         assert!(finding.fact.ends_with("newer than this trackway: 12, 13"), "{finding:?}");

@@ -1,4 +1,4 @@
-//! Machine code of filters, as it is made in traced programs, disassembled.
+//! Disassembles the machine code of filters, as traced programs generate it.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use trackway_jit::object::Alternative;
 use trackway_jit::verify::{Rules, State, Verified, verify};
 use trackway_jit::x86::{EmitError, INSN_CODE_BYTES_MAX, emit_program};
 
-/// Width of the column of bytes.
+/// Width of the column with bytes.
 const BYTES_WIDTH: usize = 30;
 
-/// The machine code of an alternative's programs, with what the verifier found.
+/// Returns the machine code of an alternative's programs, with the verifier's results.
 pub(super) fn disassemble_programs(alternative: Alternative<'_>) -> anyhow::Result<String> {
     let mut text = String::new();
     for (number, program) in (0..=u8::MAX).zip(alternative.programs()) {

@@ -33,11 +33,11 @@ pub(super) struct Arguments {
     trace: Option<PathBuf>,
 }
 
-/// Prints it.
+/// Prints the header for the selected events.
 ///
 /// # Errors
 ///
-/// If one of the patterns names no event that is known.
+/// If a pattern matches no known event.
 pub(super) fn run(arguments: Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let known = load_event_layouts(arguments.trace)?;
     for pattern in &arguments.events {

@@ -1,4 +1,4 @@
-//! `trackway filter`: the inner forms of filters, for people.
+//! `trackway filter`: shows the internal forms of filters.
 
 mod args;
 mod assembly;
@@ -33,7 +33,7 @@ use crate::session_traces;
 ///
 /// # Errors
 ///
-/// If there are no such events, or the filter makes no sense for them.
+/// If the events do not exist, or the filter is invalid for them.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let output = &mut stdout();
     match arguments.verb {
@@ -71,7 +71,7 @@ fn explain_expression(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Kinds of events: of a trace, or of the window.
+/// Returns the layouts of events in a trace, or in the window.
 fn load_event_layouts(trace: Option<PathBuf>) -> anyhow::Result<Vec<Layout>> {
     let Some(trace) = trace else {
         return Ok(events::read_registered_events()?.iter().map(Layout::of_event).collect());
@@ -114,7 +114,8 @@ fn format_filters(compiled: &CompiledFor, layouts: &[Layout]) -> anyhow::Result<
     Ok(text)
 }
 
-/// Appends the forms after the tree: slots with their further conditions, bytecode, machine code.
+/// Appends a filter's forms after the tree: slots with additional conditions, bytecode, machine
+/// code.
 fn push_filter_forms(
     text: &mut String,
     written: &Alternative,
@@ -137,8 +138,8 @@ fn push_filter_forms(
     Ok(())
 }
 
-/// Returns the conditions on a slot beyond its kind. This code does not serve an event whose field
-/// has the kind and breaks a condition; the events that the code is for meet them.
+/// Returns the conditions on a slot besides its kind. This code does not apply to an event whose
+/// field has that kind but breaks a condition; other code does.
 fn slot_conditions(
     meanings: &Meanings<'_>,
     (alternative, slot): (usize, usize),

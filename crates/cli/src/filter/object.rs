@@ -1,4 +1,4 @@
-//! Filters in C: files of clang, made into objects and shown.
+//! Filters in C: converts clang's object files to filter objects, and explains them.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -34,14 +34,14 @@ pub(super) struct Arguments {
     output: PathBuf,
 }
 
-/// First bytes of an object of `trackway filter compile`.
+/// First bytes of an object that `trackway filter compile` has written.
 const OBJECT_MAGIC: &[u8] = b"twf";
 
-/// Filters as they were typed: expressions, and files of filters in C.
+/// Builds filters from the user's words: expressions, and files of filters in C.
 ///
 /// # Errors
 ///
-/// If one of them is none.
+/// If a filter is invalid.
 pub(crate) fn build_filter_specs(
     texts: &[String],
     objects: &[PathBuf],
@@ -53,11 +53,11 @@ pub(crate) fn build_filter_specs(
     Ok(channel.filters)
 }
 
-/// Filters in C as they were typed, `[PATTERN: ]FILE`.
+/// Reads filters in C from the user's words, `[PATTERN: ]FILE`.
 ///
 /// # Errors
 ///
-/// If a file cannot be read, or what clang has made is no filter.
+/// If a file cannot be read, or clang's file contains no valid filter.
 pub(crate) fn read_object_filters(objects: &[PathBuf]) -> anyhow::Result<Vec<FilterSpec>> {
     let filter = |object: &PathBuf| {
         let (pattern, path) = split_object_pattern(object);
@@ -67,23 +67,23 @@ pub(crate) fn read_object_filters(objects: &[PathBuf]) -> anyhow::Result<Vec<Fil
     objects.iter().map(filter).collect()
 }
 
-/// The filter in C of a file, which is called as the file is, without its folder.
+/// Reads a filter in C from a file; its name is the file's name, without the folder.
 ///
 /// # Errors
 ///
-/// As of [`read_object_bytes`].
+/// See [`read_object_bytes`].
 pub(crate) fn read_filter_source(path: &Path) -> anyhow::Result<FilterSource> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     let file = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     Ok(FilterSource::Object(FilterObject { file, bytes: read_object_bytes(path)?.into() }))
 }
 
-/// The object's bytes of a file of clang, which are verified, or of one of `trackway filter
-/// compile`, which are as they are.
+/// Returns the filter object in a file: converted and verified if it is clang's, unchanged if it
+/// comes from `trackway filter compile`.
 ///
 /// # Errors
 ///
-/// If it cannot be read, or what clang has made is no filter.
+/// If the file cannot be read, or clang's file contains no valid filter.
 pub(crate) fn read_object_bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     let told = || format!("--filter-object {}", path.display());
     let bytes = read_file_limited(path).with_context(told)?;
@@ -93,7 +93,7 @@ pub(crate) fn read_object_bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     elf::convert_to_object(&bytes).with_context(told)
 }
 
-/// The pattern in front of a file's name, if there is one.
+/// Splits the optional pattern from a file's name.
 pub(crate) fn split_object_pattern(object: &Path) -> (Option<&str>, &Path) {
     match object.to_str().map(split_pattern) {
         Some((Some(pattern), file)) => (Some(pattern), Path::new(file)),
@@ -101,11 +101,11 @@ pub(crate) fn split_object_pattern(object: &Path) -> (Option<&str>, &Path) {
     }
 }
 
-/// The bytes of a file, or the beginning of one that is too long to be a filter.
+/// Reads a file, or its beginning if it is too long for a filter.
 ///
 /// # Errors
 ///
-/// If it cannot be read.
+/// If the file cannot be read.
 fn read_file_limited(path: &Path) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
@@ -120,11 +120,11 @@ fn parse_object_file(path: &Path) -> anyhow::Result<Filters> {
         .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
 }
 
-/// Writes the object of a file.
+/// Writes the filter object for clang's object file.
 ///
 /// # Errors
 ///
-/// If it cannot be read or written, or is no filter.
+/// If the file cannot be read or written, or contains no valid filter.
 pub(super) fn compile(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let bytes = parse_object_file(&arguments.file)?.object.encode()?;
     let output = arguments.output.display();
@@ -132,11 +132,11 @@ pub(super) fn compile(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows what a file comes to.
+/// Writes an explanation of the filters in clang's object file.
 ///
 /// # Errors
 ///
-/// If it cannot be read, or is no filter.
+/// If the file cannot be read, or contains no valid filter.
 pub(super) fn explain(file: &Path, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let Filters { object, names } = parse_object_file(file)?;
     let bytes = object.encode()?;
@@ -149,7 +149,8 @@ pub(super) fn explain(file: &Path, output: &mut dyn Write) -> anyhow::Result<Exi
         if !written.constants.is_empty() {
             writeln!(text, "Constants\n  \"{}\"\n", written.constants.escape_ascii())?;
         }
-        // Words of constants are put together as it runs: there is none to be shown as a string.
+        // The filter builds words of constants at run time, so no constant can be shown as a
+        // string.
         let shown = Alternative { constants: Vec::new(), ..written.clone() };
         super::push_filter_forms(&mut text, &shown, read, &|_| String::new())?;
     }

@@ -1,7 +1,7 @@
 //! `trackway list --contexts`: values about the thread, process and situation of an event.
 //!
-//! The names are those that `--context` accepts, and that filters have after `$ctx.`. The contexts
-//! that programs set (`$app.`) have no names before a program sets them: a pattern represents them.
+//! The names are those that `--context` accepts, and that follow `$ctx.` in filters. Application
+//! contexts (`$app.`) have no names before a program sets them: a pattern represents them.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -15,24 +15,24 @@ use trackway_schema::context::TABLE;
 use crate::common::format::Format;
 use crate::common::json::quote_json_string;
 
-/// Contexts that programs set, for people.
+/// Name and description of application contexts.
 const APPLICATION_CONTEXTS: (&str, &str) =
     ("$app.PROVIDER:NAME", "what the thread has set by trackway_set_context()");
 
-/// A context that only filters on kernel events use, because packets record it.
+/// Description of the context that only filters on kernel events use: in traces, packets have it.
 const CPU_DESCRIPTION: &str = "the CPU";
 
-/// A value that may be recorded with events, or used in filters.
+/// A value that can be recorded with events, or used in filters.
 struct Context {
     name: &'static str,
     about: &'static str,
     is_recorded: bool,
     is_asked: bool,
-    /// For kernel events: true if the context exists without BPF, too.
+    /// For kernel events: true if the context is also available without BPF.
     by_tracefs: Option<bool>,
 }
 
-/// Lists the contexts that there are.
+/// Lists all contexts.
 pub(super) fn run(format: Format, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let (programs, kernel) = (list_program_contexts(), list_kernel_contexts());
     let text = match format {

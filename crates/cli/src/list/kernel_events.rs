@@ -17,13 +17,13 @@ use trackway_schema::Scalar;
 use crate::common::events::scalar_name;
 use crate::common::format::Format;
 
-/// Most names of values that are listed for one field.
+/// Most value names in the list of one field.
 const SYMBOL_NAMES_MAX: usize = 6;
 
-/// Room that a record has, in bytes, whatever it is.
+/// Payload bytes that every record can have.
 const PAYLOAD_BYTES: u32 = 4096;
 
-/// Lists the events that `patterns` are for, or all.
+/// Lists the kernel events that `patterns` select, or all events.
 pub(super) fn run(
     patterns: &[String],
     format: Format,
@@ -31,7 +31,7 @@ pub(super) fn run(
 ) -> anyhow::Result<ExitCode> {
     let selection = Selection::new(patterns)?;
     let catalogue = Catalogue::open()?;
-    // Calls by the numbers of 32 bits are recorded with the others, so they are listed with them.
+    // Calls by 32-bit numbers are recorded together with 64-bit calls, so they are listed, too.
     let mut names = catalogue.selected_names(&selection)?;
     names.sort();
     let found = catalogue.events(&names);
@@ -59,7 +59,7 @@ fn format_text(events: &[Event]) -> String {
             text.push_str(&format!("{subsystem}\n"));
         }
         let fields: Vec<String> = event.fields.iter().map(|of| format_field(event, of)).collect();
-        // The name that it has in traces, if that is another one.
+        // The event's name in traces, if it differs.
         let known_as = match event.lttng_name() {
             name if *name == event.name => String::new(),
             name => format!(" ({name})"),
@@ -74,7 +74,7 @@ fn format_text(events: &[Event]) -> String {
 /// Returns the additional fields of a system call's records, by name: the data that its pointers
 /// lead to.
 fn format_pointer_fields(event: &Event) -> String {
-    // Where the arguments are is no matter.
+    // The locations of arguments do not matter here.
     let anywhere = RegisterLayout {
         arguments: [0; 6],
         compat_arguments: [0; 6],
@@ -94,17 +94,17 @@ fn format_pointer_fields(event: &Event) -> String {
     }
 }
 
-/// Type, name, and what that means.
+/// Formats a field: type, name, and meaning.
 fn format_field(event: &Event, field: &Field) -> String {
     let about = match describe_meaning(event, field) {
         about if about.is_empty() => about,
         about => format!(" ({about})"),
     };
-    // As traces and filters have it.
+    // Uses the field's name in traces and filters.
     format!("{} {}{about}", format_type(field), field.lttng_name(event))
 }
 
-/// Returns the name of a type as in the C header, as far as it has one.
+/// Returns the name of a type in the C header, if it has one.
 fn format_type(field: &Field) -> String {
     let is_hexadecimal = matches!(field.meaning, Meaning::Hexadecimal | Meaning::Address);
     let name = |scalar: Scalar| match scalar {

@@ -1,7 +1,7 @@
 //! `trackway list`: instrumentation points of running processes.
 //!
-//! The window knows events, not who has them: which process has which is read from the SDT notes
-//! of the files that the process has mapped.
+//! The window contains events, but not the processes that have them. The SDT notes in a process's
+//! mapped files show the events of that process.
 
 mod args;
 mod contexts;
@@ -25,28 +25,28 @@ use crate::common::events::{group_variants_by_name, scalar_name};
 use crate::common::format::Format;
 use crate::common::json::{quote_json_string, reason_to_json};
 
-/// Most files of one process that are looked into.
+/// Most files that are examined for one process.
 const MODULES_MAX: usize = 1024;
 
-/// A live process with the library.
+/// A live process that has loaded the library.
 struct Process {
     pid: u32,
     name: String,
-    /// Full names of its events.
+    /// Full names of the process's events.
     events: BTreeSet<String>,
 }
 
-/// The things to list.
+/// The processes and events to list.
 #[derive(Default)]
 struct Listing {
     processes: Vec<Process>,
-    /// Variants of each event (same name, other fields), by full name.
+    /// Variants of each event (one name, different fields), by full name.
     events: BTreeMap<String, Vec<EventDescription>>,
-    /// Registrations that found no place in the table, since the window was made.
+    /// Number of registrations that the table rejected since the window was created.
     refused: u32,
-    /// Processes whose library is of another version, by that.
+    /// Processes with libraries of other versions, by version.
     other_versions: BTreeMap<u32, Vec<u32>>,
-    /// Why processes with events are not listed.
+    /// The reasons why some processes with events are not listed.
     unlisted: Vec<Reason>,
 }
 
@@ -54,7 +54,7 @@ struct Listing {
 ///
 /// # Errors
 ///
-/// If they cannot be read, or standard output cannot be written.
+/// If the requested data cannot be read, or standard output cannot be written.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let Arguments { kernel, patterns, contexts, format } = arguments;
     if contexts {
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Lists what can be traced in processes.
+/// Lists the instrumentation points of processes.
 fn list_processes(format: Format, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let mut found = WindowHandle::inspect(scan_window)?.unwrap_or_default();
     found.other_versions = versions::other_versions();
@@ -101,7 +101,7 @@ fn scan_window(window: &Window) -> Listing {
     Listing { processes: found, events, refused, ..Listing::default() }
 }
 
-/// Through /proc, which reaches other mount namespaces.
+/// Reads a file's instrumentation points through /proc, which reaches other mount namespaces.
 fn read_instrumentation_points(pid: u32, path: &Path) -> BTreeSet<String> {
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let inside = root.join(path.strip_prefix("/").unwrap_or(path));
@@ -112,7 +112,7 @@ fn read_instrumentation_points(pid: u32, path: &Path) -> BTreeSet<String> {
 }
 
 impl Listing {
-    /// Events that no live process has.
+    /// Returns the names of events that no live process has.
     fn idle_event_names(&self) -> impl Iterator<Item = &String> {
         self.events
             .keys()

@@ -126,7 +126,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// The reason why the requested output does not exist in the requested format, if so.
+    /// Returns the reason why the requested format lacks the requested output, if so.
     pub(crate) fn refusal(&self) -> Option<&'static str> {
         let has = self.format.capabilities();
         let requested = match (self.details, self.stats) {

@@ -1,4 +1,4 @@
-//! Traces that are printed while they grow.
+//! Prints traces while they grow.
 
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd as _, RawFd};
@@ -20,11 +20,11 @@ use super::{PrintRequest, report_unfinished};
 use crate::common::jobs::limit_thread_count;
 use crate::time_range;
 
-/// Prints the events of traces and those that come; whether nothing is damaged or missing.
+/// Prints existing and future events of traces; returns true if nothing is damaged or missing.
 ///
 /// # Errors
 ///
-/// As [`super::run`]; but a folder that has no trace yet is waited for.
+/// See [`super::run`]; but the function waits for a folder without a trace.
 pub(super) fn run(request: &PrintRequest<'_>, messages: &mut dyn Write) -> anyhow::Result<bool> {
     let targets = Targets::resolve(&request.arguments.traces, find_session)?;
     let mut there = open_existing_traces(&targets.folders)?;
@@ -34,7 +34,7 @@ pub(super) fn run(request: &PrintRequest<'_>, messages: &mut dyn Write) -> anyho
     }
     request.check_filters(&there, messages)?;
     drop(there);
-    // What is wrong with it is said before anything is waited for.
+    // Checks the options before it waits for traces.
     let needs_first = time_range::needs_first_event(&request.arguments.selection)?;
     let mut output = request.open_output()?;
     let pretty = request.pretty_with_colours(&output);
@@ -45,7 +45,7 @@ pub(super) fn run(request: &PrintRequest<'_>, messages: &mut dyn Write) -> anyho
         fd: output.as_raw_fd(),
         messages,
     };
-    // Of growing traces it is not known what kinds of events will come, so there are no columns.
+    // The future kinds of events in growing traces are unknown, so there are no columns.
     let is_symbolic = request.arguments.symbolic;
     let form = OutputForm {
         format: request.arguments.format,
@@ -56,7 +56,7 @@ pub(super) fn run(request: &PrintRequest<'_>, messages: &mut dyn Write) -> anyho
     format::write_events(form, pretty, growing, &mut output)
 }
 
-/// The traces that are in `folders`. Damage is reported while they are followed.
+/// Opens the existing traces in `folders`. Damage is reported later, while the traces are followed.
 fn open_existing_traces(folders: &[PathBuf]) -> Result<Vec<Input<TraceFile>>, OpenError> {
     match open_traces(folders, &mut io::sink()) {
         Ok(found) => Ok(found.inputs),
@@ -65,13 +65,13 @@ fn open_existing_traces(folders: &[PathBuf]) -> Result<Vec<Input<TraceFile>>, Op
     }
 }
 
-/// Everything that following needs except the format.
+/// The data for following traces, without the format.
 struct GrowingTraces<'a> {
     request: &'a PrintRequest<'a>,
     folders: &'a [PathBuf],
     /// True if the range of time depends on the first event's day.
     needs_first: bool,
-    /// Descriptor of the output.
+    /// File descriptor of the output.
     fd: RawFd,
     messages: &'a mut dyn Write,
 }
@@ -81,7 +81,7 @@ impl format::EventSource for GrowingTraces<'_> {
         let Self { request, folders, needs_first, fd, messages } = self;
         let arguments = request.arguments;
         let prepare = |trace: &mut Trace| {
-            // Those that are there were checked; one that comes later may keep its clocks.
+            // Existing traces were checked before; a later trace may keep its clocks.
             let _ = request.shift(trace);
         };
         let following = FollowSettings {
@@ -92,7 +92,7 @@ impl format::EventSource for GrowingTraces<'_> {
             filters: request.filters.as_ref(),
             is_read: &|| match is_without_reader(fd) {
                 Ok(true) => Err(io::ErrorKind::BrokenPipe.into()),
-                // If it cannot be known, writing fails.
+                // If the state of the reader is unknown, writing fails later.
                 Ok(false) | Err(_) => Ok(()),
             },
             settings: Settings { jobs: limit_thread_count(arguments.jobs), ..Settings::default() },
@@ -110,7 +110,7 @@ impl format::EventSource for GrowingTraces<'_> {
     }
 }
 
-/// The time now in nanoseconds since 1970, moved by so much.
+/// Returns the current time in nanoseconds since 1970, plus an offset.
 fn now_with_offset(seconds: i64, ns: i64) -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = i64::try_from(since.as_nanos()).unwrap_or(i64::MAX);

@@ -1,7 +1,8 @@
-//! Formats of `trackway print`: what each can print, and how.
+//! Formats of `trackway print`: their kinds of output, and how to print them.
 //!
-//! A new format is a line in [`EventFormat`], what it can print in [`EventFormat::capabilities`],
-//! and an arm in each `match` here; the format itself is in the crate `render`.
+//! A new format needs a variant in [`EventFormat`], its kinds of output in
+//! [`EventFormat::capabilities`], and an arm in each `match` here. The crate `render` contains the
+//! format itself.
 
 use std::fs::File;
 
@@ -29,16 +30,16 @@ pub(crate) enum EventFormat {
     None,
 }
 
-/// The kinds of output that a format has; if not, the reason, and the alternative.
+/// The kinds of output that a format has; for a missing one, the reason and the alternative.
 pub(super) struct Capabilities {
     pub(super) events: Result<(), &'static str>,
-    /// Numbers of events, of `--stats`.
+    /// The event statistics of option `--stats`.
     pub(super) stats: Result<(), &'static str>,
-    /// Declarations in the metadata, of `--details`.
+    /// The metadata declarations of option `--details`.
     pub(super) details: Result<(), &'static str>,
 }
 
-/// The refusal of `--format none` where only text or JSON would be printed.
+/// The refusal of `--format none` for output that exists only as text or JSON.
 const PRINTS_NOTHING: &str = "\
     --format none prints nothing: leave it out with --stats and --details, or leave these out to \
     see whether something is damaged";
@@ -62,7 +63,7 @@ impl EventFormat {
         }
     }
 
-    /// Appends what a trace's metadata declares.
+    /// Appends the declarations in a trace's metadata.
     ///
     /// # Errors
     ///
@@ -81,7 +82,7 @@ impl EventFormat {
         Ok(())
     }
 
-    /// Returns the numbers of events as text.
+    /// Returns the event statistics as text.
     ///
     /// # Errors
     ///
@@ -107,7 +108,7 @@ impl EventFormat {
         })
     }
 
-    /// Returns the columns of the events if the format has columns, and all events have the same.
+    /// Returns the columns if the format has columns, and all selected events have equal columns.
     pub(super) fn columns<B>(
         self,
         inputs: &[Input<B>],
@@ -120,24 +121,24 @@ impl EventFormat {
     }
 }
 
-/// Events that can be written to any output.
+/// A source of events that can write to any output.
 pub(super) trait EventSource {
     /// Writes the events; returns true if nothing was damaged.
     fn write_to(self, output: &mut impl EventOutput) -> anyhow::Result<bool>;
 }
 
-/// In which form events are written.
+/// The form in which events are written.
 pub(super) struct OutputForm {
     pub(super) format: EventFormat,
-    /// The columns of comma-separated values, if all events have the same.
+    /// The columns of comma-separated values, if all events have equal columns.
     pub(super) columns: Option<Vec<String>>,
     /// True if there may be several traces, so that events must name their trace.
     pub(super) has_traces: bool,
-    /// True if values are shown by their meanings.
+    /// True to show the meanings of values.
     pub(super) is_symbolic: bool,
 }
 
-/// Writes events in this form to `writer`.
+/// Writes events to `writer` in this form.
 pub(super) fn write_events(
     form: OutputForm,
     pretty: Pretty<Calendar>,
@@ -171,8 +172,8 @@ pub(super) fn write_events(
     }
 }
 
-/// The columns of the only selected kind of event, if there is only one: of one name,
-/// with the same fields wherever it is declared.
+/// Returns the columns of the selected events if all have one name, and equal fields in every
+/// declaration.
 fn common_columns<B>(inputs: &[Input<B>], selection: &Selection<'_>) -> Option<Vec<String>> {
     let classes = inputs.iter().flat_map(|input| input.trace.streams());
     let mut events = classes

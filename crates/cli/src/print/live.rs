@@ -1,4 +1,4 @@
-//! Targets of `--follow`: folders of traces, and sessions that are recording, by their names.
+//! Targets of `--follow`: folders of traces, and sessions that are recording, by name.
 
 use std::path::{Path, PathBuf};
 
@@ -9,26 +9,26 @@ use trackway_recorder::protocol::{Answer, Request};
 
 use crate::session_traces;
 
-/// A session that is followed. Its recorder writes what there is fifty times a second, and says in
-/// the traces how far that is, until this is dropped.
+/// A followed session. While this value exists, the session's recorder writes available events
+/// fifty times a second, and updates the end of written data in the traces.
 pub(super) struct FollowedSession {
-    /// The folders of its traces.
+    /// The folders of the session's traces.
     pub(super) folders: Vec<PathBuf>,
-    /// Connection that shows the recorder that a reader follows, as long as it is open.
+    /// The connection to the recorder; while it is open, the recorder serves a follower.
     pub(super) _connection: Option<Session>,
 }
 
 /// A target as the user named it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum NamedTarget<'a> {
-    /// Something that is there: a session may record into it.
+    /// An existing path: a session may record into it.
     Folder(&'a Path),
-    /// A name that is no path, and may be the name of a session.
+    /// A nonexistent path that may be the name of a session.
     Name(&'a str),
 }
 
 impl<'a> NamedTarget<'a> {
-    /// Classifies `path`; returns `None` if it neither exists nor can be a name.
+    /// Classifies `path`; returns `None` if it neither exists nor can be a session's name.
     fn of(path: &'a Path) -> Option<Self> {
         if path.exists() {
             return Some(Self::Folder(path));
@@ -37,12 +37,12 @@ impl<'a> NamedTarget<'a> {
     }
 }
 
-/// Finds the session and informs its recorder that a reader follows; returns `None` if there is
-/// none.
+/// Finds the session and informs its recorder that a reader follows; returns `None` if there is no
+/// such session.
 ///
 /// # Errors
 ///
-/// If there is one of that name, and its recorder does not answer.
+/// If a session has this name, but its recorder does not answer.
 pub(super) fn find_session(named: NamedTarget<'_>) -> anyhow::Result<Option<FollowedSession>> {
     match named {
         NamedTarget::Name(name) => match Session::connect(&RunFolder::of(name), name) {
@@ -50,7 +50,7 @@ pub(super) fn find_session(named: NamedTarget<'_>) -> anyhow::Result<Option<Foll
             Err(RecordError::NoSession(_)) => Ok(None),
             Err(error) => Err(error.into()),
         },
-        // Without it the trace is followed all the same, a second later.
+        // Without a connection, the trace is followed, too, but a second later.
         NamedTarget::Folder(path) => {
             Ok(find_recording_session(path).and_then(|session| follow_session(session).ok()))
         }
@@ -64,7 +64,7 @@ fn follow_session(mut session: Session) -> anyhow::Result<FollowedSession> {
     Ok(FollowedSession { folders, _connection: Some(session) })
 }
 
-/// The session that records into this folder.
+/// Returns the session that records into this folder.
 fn find_recording_session(path: &Path) -> Option<Session> {
     let path = path.canonicalize().ok()?;
     let folder = RunFolder::new();
@@ -75,21 +75,21 @@ fn find_recording_session(path: &Path) -> Option<Session> {
     })
 }
 
-/// The requested targets, found.
+/// The resolved targets.
 pub(super) struct Targets {
     /// Folders of traces.
     pub(super) folders: Vec<PathBuf>,
-    /// Sessions that are followed until this is dropped.
+    /// The followed sessions, until this value is dropped.
     _sessions: Vec<FollowedSession>,
 }
 
 impl Targets {
-    /// Resolves the names with `find`. A folder comes before a session of its name.
+    /// Resolves the targets with `find`. An existing folder takes precedence over a session's name.
     ///
     /// # Errors
     ///
-    /// Those of `find`. A path that is neither a folder nor a session stays: opening it reports the
-    /// error.
+    /// If `find` fails. A path that is neither a folder nor a session is kept: opening it reports
+    /// the error.
     pub(super) fn resolve(
         named: &[PathBuf],
         find: impl Fn(NamedTarget<'_>) -> anyhow::Result<Option<FollowedSession>>,
@@ -126,7 +126,7 @@ mod tests {
         let targets = Targets::resolve(&named, find).expect("it answers");
         let expected = ["src", "/x/ust", "/x/kernel", "not/there", "unknown", ""];
         assert_eq!(targets.folders, expected.map(PathBuf::from));
-        // The package's folder `src` is there.
+        // The package's folder `src` exists, so no session has been searched for it.
         assert_eq!(*asked.borrow(), ["known", "unknown"]);
         assert!(Targets::resolve(&["dead".into()], find).is_err());
     }

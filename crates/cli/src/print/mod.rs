@@ -1,7 +1,7 @@
 //! `trackway print`: traces as text, byte for byte as babeltrace2 prints them.
 //!
-//! Reading, decoding and merging is `trackway_reader`'s, what lines look like is
-//! `trackway_render`'s; here is only the request.
+//! Crate `trackway_reader` reads, decodes and merges events, and crate `trackway_render` formats
+//! lines; this module handles only the request.
 
 mod args;
 mod follow;
@@ -27,8 +27,8 @@ use crate::filter::object::{read_object_bytes, split_object_pattern};
 use crate::patterns::{self, Patterns};
 use crate::{EXIT_NEGATIVE, local_time, output_guard, progress, session_traces};
 
-/// Prints traces, and to standard error what tracers lost and what is damaged. The exit status is
-/// negative if damage was reported, or a trace that was followed has no end.
+/// Prints traces, and reports losses and damage to standard error. Returns a negative exit status
+/// if it reported damage, or if a followed trace has no end.
 ///
 /// # Errors
 ///
@@ -61,37 +61,37 @@ struct PrintRequest<'a> {
     filters: Option<Filters>,
 }
 
-/// Gives the date and time at a time in seconds since 1970.
+/// Converts seconds since 1970 to a date and time.
 type Calendar = fn(i64) -> Option<DateTime>;
 
 impl PrintRequest<'_> {
-    /// The calendar of the requested time zone.
+    /// Returns the calendar of the requested time zone.
     fn calendar(&self) -> Calendar {
         if self.arguments.clock_gmt { utc_date_time } else { local_time::to_local_date_time }
     }
 
-    /// Events as babeltrace2 writes them.
+    /// Returns the formatter for events in the form of babeltrace2.
     fn pretty(&self) -> Pretty<Calendar> {
         Pretty::new(self.options, self.calendar())
     }
 
-    /// The same with colours, where `output` and standard error have them.
+    /// Returns the formatter with colours, if `output` and standard error support them.
     fn pretty_with_colours(&self, output: &Stream<File>) -> Pretty<Calendar> {
         self.pretty().with_marks(output.marks(Style::Name), Target::Errors.marks(Style::Loss))
     }
 
-    /// Moves a trace's clocks; whether that can be done.
+    /// Applies the requested offset to a trace's clocks; returns false if that is impossible.
     fn shift(&self, trace: &mut Trace) -> bool {
         let (seconds, ns) = (self.arguments.clock_offset, self.arguments.clock_offset_ns);
         (seconds, ns) == (0, 0) || trace.shift_clocks(seconds, ns)
     }
 
-    /// Checks the filters against traces, to which more may come if they are followed.
+    /// Checks the filters against the existing traces; if they are followed, traces may be added.
     ///
     /// # Errors
     ///
-    /// If one makes no sense for any kind of event that is there, or its pattern is for none, and
-    /// no other can come.
+    /// If a filter is invalid for every existing kind of event, or its pattern matches none, and no
+    /// more kinds can come.
     fn check_filters<B>(
         &self,
         inputs: &[Input<B>],
@@ -124,7 +124,7 @@ impl PrintRequest<'_> {
     }
 }
 
-/// Tells of traces that were recorded into these folders and not finished, and what to do.
+/// Reports unfinished recordings into these folders, and remedies.
 fn report_unfinished(folders: &[PathBuf], messages: &mut dyn Write) -> io::Result<()> {
     let whoever = |folder: &Path| fs::metadata(folder).map(|metadata| metadata.uid()).ok();
     let me = whoever(Path::new("/proc/self"));
@@ -134,7 +134,7 @@ fn report_unfinished(folders: &[PathBuf], messages: &mut dyn Write) -> io::Resul
             messages,
             "trackway: {name} is not complete: its recorder was killed or interrupted"
         )?;
-        // Memory is each user's own.
+        // Only the owner can recover records in the user's memory.
         let by = match whoever(folder) {
             owner if owner.is_some() && me.is_some() && owner != me => {
                 ", if whoever recorded it calls it,"
@@ -156,7 +156,7 @@ fn parse_filters(arguments: &Arguments) -> anyhow::Result<Option<Filters>> {
         .map_err(|error| anyhow::anyhow!("--filter:\n{error}"))?;
     for object in &arguments.filter_object {
         let (pattern, path) = split_object_pattern(object);
-        // For as long as the command runs: what was verified speaks of these bytes.
+        // The bytes live as long as the command, because verified filters refer to them.
         let bytes = read_object_bytes(path)?.leak();
         let told = || format!("--filter-object {}", path.display());
         filters.add_object(pattern, bytes).with_context(told)?;
@@ -164,7 +164,7 @@ fn parse_filters(arguments: &Arguments) -> anyhow::Result<Option<Filters>> {
     Ok(Some(filters).filter(|filters| !filters.is_empty()))
 }
 
-/// Returns the options of babeltrace2 that were requested.
+/// Returns the requested options of babeltrace2.
 fn parse_pretty_options(arguments: &Arguments) -> anyhow::Result<PrettyOptions> {
     let names =
         arguments.names.as_deref().map(ShownNames::of_list).transpose().context("--names")?;

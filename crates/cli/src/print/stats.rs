@@ -1,4 +1,4 @@
-//! `trackway print --stats`: statistics of traces, as tables for people, or for programs.
+//! `trackway print --stats`: statistics of traces, as tables for users, or as data for programs.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub(super) struct TraceSource {
 struct SourceClock {
     name: String,
     frequency: u64,
-    /// Its zero, in nanoseconds since its origin (mostly 1970), if that is within 64 bits.
+    /// The clock's zero, in nanoseconds since its origin (usually 1970), if that fits 64 bits.
     zero_ns: Option<i64>,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn collect_sources<B>(inputs: &[Input<B>], folders: &[PathBuf]) -> Ve
     inputs.iter().zip(folders).map(source).collect()
 }
 
-/// The tracer's version behind a space, as far as the trace says it.
+/// Returns a space and the tracer's version, as far as the trace contains it.
 fn format_tracer_version(trace: &Trace) -> String {
     let number = |name| match trace.environment(name) {
         Some(EnvironmentValue::Number(number)) => Some(number.to_string()),
@@ -65,15 +65,14 @@ impl SourceClock {
     }
 }
 
-/// Text around names and losses: colours, or nothing.
+/// Texts before and after names and losses: escape sequences for colours, or empty.
 #[derive(Default)]
 pub(super) struct Colours {
     pub(super) name: Marks,
     pub(super) loss: Marks,
 }
 
-/// Returns the statistics as tables; `calendar` gives the date and time at a time in seconds since
-/// 1970.
+/// Returns the statistics as tables; `calendar` converts seconds since 1970 to date and time.
 pub(super) fn format_text(
     all: &Statistics,
     calendar: impl Fn(i64) -> Option<DateTime>,
@@ -111,7 +110,7 @@ fn format_summary(
         format_size(bytes),
         format_count(all.count(), "event"),
     );
-    // Writing into a string cannot fail; so below.
+    // Writing to a string cannot fail, here and below.
     if let (Some(first), Some(last)) = (all.first, all.last) {
         let seconds = all.duration_ns() as f64 / NS_PER_SECOND;
         let _ = write!(text, " in {seconds:.9} s\nfrom {} to {}", time(first), time(last));
@@ -131,7 +130,7 @@ fn format_summary(
     text
 }
 
-/// A row for each trace, and for each more clock that it has.
+/// Returns a row for each trace, and for each additional clock of a trace.
 fn format_sources(sources: &[TraceSource], name: &Marks) -> String {
     let head = ["trace", "host", "domain", "tracer", "clock", "Hz", "its zero"];
     let mut rows = vec![head.map(str::to_owned)];
@@ -203,9 +202,9 @@ fn format_streams(all: &Statistics, name: &Marks) -> String {
     format_table(&rows, 1, name)
 }
 
-/// Columns aligned, the first `left` to the left, the others to the right. What is in a trace may
-/// have line ends in it, which would break a table. `name` stands around what is in the first one,
-/// but for its head.
+/// Aligns columns: the first `left` to the left, the others to the right. Escapes line ends in
+/// cells, which would break the table. Puts `name` around cells of the first column, except its
+/// heading.
 fn format_table<const COLUMNS: usize>(
     rows: &[[String; COLUMNS]],
     left: usize,
@@ -222,7 +221,7 @@ fn format_table<const COLUMNS: usize>(
     let mut text = String::new();
     for (number, row) in rows.iter().enumerate() {
         for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-            // The formatter counts characters, as a terminal does.
+            // The formatter counts characters, like a terminal.
             let gap = if column == 0 { "" } else { "  " };
             let is_name = (column, number > 0) == (0, true);
             let (before, behind) = if is_name { name } else { &Marks::default() };
@@ -236,7 +235,7 @@ fn format_table<const COLUMNS: usize>(
     text
 }
 
-/// A time in nanoseconds since 1970, with its date where there is one.
+/// Formats a time in nanoseconds since 1970, with its date if it has one.
 fn date_and_time(ns: i64, calendar: impl Fn(i64) -> Option<DateTime>) -> String {
     let (seconds, fraction) = (ns.div_euclid(NS_IN_SECOND), ns.rem_euclid(NS_IN_SECOND));
     let Some(DateTime { year, month, day, hour, minute, second }) = calendar(seconds) else {
@@ -245,12 +244,13 @@ fn date_and_time(ns: i64, calendar: impl Fn(i64) -> Option<DateTime>) -> String 
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{fraction:09}")
 }
 
-/// A figure of all streams: what packets say of themselves may be anything.
+/// Returns the sum of a figure over all streams; it saturates, because packets may contain any
+/// numbers.
 fn sum_over_streams(all: &Statistics, figure: fn(&StreamCount) -> u64) -> u64 {
     all.streams.iter().map(figure).fold(0, u64::saturating_add)
 }
 
-/// `12.3 KiB`
+/// Formats a size: `12.3 KiB`.
 fn format_size(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
@@ -268,13 +268,13 @@ fn mean_bytes(count: u64, bits: u64) -> f64 {
     bits as f64 / 8.0 / count.max(1) as f64
 }
 
-/// Events a second, from the first event to the last; `None` if no time went by.
+/// Returns the events per second, from the first event to the last; `None` if the time is zero.
 fn events_per_second(all: &Statistics, count: u64) -> Option<f64> {
     let duration_ns = all.duration_ns();
     (duration_ns > 0).then(|| count as f64 / (duration_ns as f64 / NS_PER_SECOND))
 }
 
-/// A source as a JSON object.
+/// Formats a trace's origin as a JSON object.
 fn source_to_json(source: &TraceSource) -> String {
     let text = |text: &Option<String>| text.as_deref().map_or("null".to_owned(), quote_json_string);
     let clocks: Vec<String> = source
@@ -361,7 +361,7 @@ pub(super) fn format_json(all: &Statistics, sources: &[TraceSource]) -> String {
     )
 }
 
-/// The events as comma-separated values; each on a line of its own if `is_escaped`.
+/// Returns the events as comma-separated values; with `is_escaped`, each on one line.
 pub(super) fn format_csv(all: &Statistics, is_escaped: bool) -> String {
     let mut text = "name,count,share,bytes,mean_bytes,rate_per_s\n".to_owned();
     for event in &all.events {

@@ -1,4 +1,4 @@
-//! Traces that are printed as they are: their events, or what there is.
+//! Prints complete traces: their events, or information about them.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ use crate::{progress, time_range};
 ///
 /// # Errors
 ///
-/// As [`super::run`].
+/// See [`super::run`].
 pub(super) fn run(request: &PrintRequest<'_>, messages: &mut dyn Write) -> anyhow::Result<bool> {
     let arguments = request.arguments;
     let FoundTraces { mut inputs, folders, is_whole } = open_traces(&arguments.traces, messages)?;
@@ -63,11 +63,11 @@ pub(super) fn run(request: &PrintRequest<'_>, messages: &mut dyn Write) -> anyho
     Ok(is_whole && read_whole)
 }
 
-/// Traces, and what is done with them. Each way of printing them says whether nothing was damaged.
+/// Traces to print, with the options. Each print method returns true if nothing was damaged.
 struct CompleteTraces<'a> {
     request: &'a PrintRequest<'a>,
     inputs: Vec<Input<TraceFile>>,
-    /// The folder of each of them.
+    /// The folder of each trace.
     folders: &'a [PathBuf],
     selection: Selection<'a>,
     settings: Settings,
@@ -76,7 +76,7 @@ struct CompleteTraces<'a> {
 }
 
 impl CompleteTraces<'_> {
-    /// Prints what the traces say of themselves.
+    /// Prints the declarations in the traces' metadata.
     fn print_details(mut self) -> anyhow::Result<bool> {
         let mut out = Vec::new();
         for (input, folder) in self.inputs.iter().zip(self.folders) {
@@ -87,7 +87,7 @@ impl CompleteTraces<'_> {
         Ok(true)
     }
 
-    /// Prints what there is.
+    /// Prints the statistics of the traces.
     fn print_statistics(mut self) -> anyhow::Result<bool> {
         let sources = stats::collect_sources(&self.inputs, self.folders);
         let all =
@@ -99,7 +99,7 @@ impl CompleteTraces<'_> {
         Ok(all.is_whole)
     }
 
-    /// Prints how many events there are.
+    /// Prints the number of events.
     fn print_count(self) -> anyhow::Result<bool> {
         let Self { request, inputs, selection, settings, mut output, messages, .. } = self;
         let mut passed = LineOutput::new(Discard::without_decoding(request.pretty()), io::sink());
@@ -121,7 +121,7 @@ impl CompleteTraces<'_> {
     }
 }
 
-/// The events of traces as they are.
+/// The recorded events of complete traces.
 struct RecordedEvents<'a> {
     inputs: Vec<Input<TraceFile>>,
     selection: Selection<'a>,

@@ -188,7 +188,7 @@ pub(crate) enum ReserveBy {
     Lockless,
 }
 
-/// Help on `--context`: the contexts of programs are those of [`join_names`].
+/// Help on `--context`: the contexts of programs are the names that [`join_names`] returns.
 fn context_help() -> String {
     format!(
         "Record with each event: vtid, vpid, procname, ..., none\n\nOf programs' events: {}, \

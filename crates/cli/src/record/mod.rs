@@ -1,4 +1,4 @@
-//! `trackway record`: a command and its children recorded, or the kernel alone.
+//! `trackway record`: records a command and its children, or only the kernel.
 
 mod args;
 
@@ -14,10 +14,10 @@ pub(crate) use self::args::{Arguments, ReserveBy};
 use crate::filter::object::build_filter_specs;
 use crate::session::build_kernel_spec;
 
-/// Exit status of `record` when it failed before the command started, as env(1) has it.
+/// Exit status of `record` if it failed before the command started, like env(1).
 pub(crate) const EXIT_FAILED: u8 = 125;
 
-/// Records a command; the exit status is its own.
+/// Records a command; returns the command's exit status.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let spec = match &arguments.config {
         Some(file) => spec_in(file, &arguments)?,
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Returns the session that the options describe.
+/// Returns the specification of the session that the options describe.
 fn spec_of(arguments: &Arguments) -> anyhow::Result<SessionSpec> {
     let size_of = |text: &Option<String>, what: &str| {
         let read = |text: &String| {
@@ -91,8 +91,8 @@ fn add_scope(kernel: KernelSpec, arguments: &Arguments) -> KernelSpec {
     }
 }
 
-/// Reads a session from a file, for a command: it is a session of one user. The options may add
-/// kernel events if the file has none.
+/// Reads a session file for a command: the session must have one user. The options may add kernel
+/// events if the file has none.
 fn spec_in(file: &Path, arguments: &Arguments) -> anyhow::Result<SessionSpec> {
     let spec = crate::session::load_session_spec(file)?;
     let shown = file.display();

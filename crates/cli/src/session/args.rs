@@ -192,7 +192,7 @@ pub(crate) struct LevelArguments {
     pub(crate) level_only: Option<Level>,
 }
 
-/// Help on `--context`: the contexts of programs are those of [`join_names`].
+/// Help on `--context`: the contexts of programs are the names that [`join_names`] returns.
 fn context_help() -> String {
     format!(
         "Record with each event: vtid, vpid, procname, ..., none\n\n{}, '$app.PROVIDER:NAME' of \

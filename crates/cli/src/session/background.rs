@@ -1,4 +1,4 @@
-//! A session's recorder as a process of its own: this program again, without a terminal.
+//! Runs a session's recorder as a separate process: this program again, without a terminal.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, ExitCode, Stdio};
@@ -10,17 +10,18 @@ use trackway_recorder::{Mode, NoticeTarget, RecordError, SessionSpec, StartOutco
 
 use super::notify;
 
-/// Begins a session in the background; returns once it records, or cannot. Reports notices unless
-/// it is to be `quiet`.
+/// Starts a session in the background; returns when the session records, or cannot. Reports notices
+/// unless `quiet` is true.
 pub(super) fn start_background_recorder(
     spec: &SessionSpec,
     quiet: bool,
 ) -> anyhow::Result<Box<Status>> {
     let program = std::env::current_exe().context("cannot find this program")?;
-    // The recorder stays when we and our caller are gone: a pipe or a lock of the caller's must not
-    // stay with it. A kernel that cannot do that starts it as it starts any program.
+    // The recorder outlives this process and its caller, so it must not inherit a pipe or lock of
+    // the caller. If the kernel cannot close these descriptors, the recorder inherits them.
     let _ = trackway_sys::process::close_descriptors_on_exec();
-    // What it is to be goes by a pipe: of a command line, others could read it, and it is bounded.
+    // A pipe passes the specification: other processes could read a command line, and its size is
+    // limited.
     let mut child = Command::new(program)
         .args(["session", "recorder"])
         .stdin(Stdio::piped())
@@ -31,7 +32,7 @@ pub(super) fn start_background_recorder(
     let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(anyhow!("cannot speak to the recorder"));
     };
-    // If it is dead already, it has said why.
+    // A recorder that is already dead has reported the reason.
     let _ = input.write_all(&serde_json::to_vec(spec)?);
     drop(input);
     let mut line = String::new();
@@ -46,7 +47,7 @@ pub(super) fn start_background_recorder(
             Ok(status)
         }
         Ok(Answer::Refused(refusal)) => {
-            // The name is free again once it has ended.
+            // When the process has ended, the session's name is free again.
             let _ = child.wait();
             Err(RecordError::Refused(refusal).into())
         }
@@ -82,11 +83,10 @@ fn format_start_lines(status: &Status) -> Vec<String> {
     lines
 }
 
-/// Runs in the background process: reads its session from standard input, and writes to standard
-/// output how it began.
+/// Runs the recorder in the background process: reads the session's specification from standard
+/// input, and writes the outcome of its beginning to standard output.
 pub(super) fn run_background_recorder() -> anyhow::Result<ExitCode> {
-    // This fails only for the leader of a process group, which a process that was just started is
-    // not.
+    // The call fails only for the leader of a process group, but a new process is never one.
     let _ = trackway_sys::process::leave_terminal();
     let mut text = Vec::new();
     io::stdin().read_to_end(&mut text).context("cannot read the session")?;
@@ -96,9 +96,9 @@ pub(super) fn run_background_recorder() -> anyhow::Result<ExitCode> {
             StartOutcome::Running(status) => Answer::Status(status.clone()),
             StartOutcome::Refused(refusal) => Answer::Refused(refusal.clone()),
         };
-        // The process that waited may have ended.
+        // The process that waits for the answer may have ended.
         let _ = write_answer(&answer);
-        // No folder is to be kept from being unmounted.
+        // The recorder must not prevent a folder from being unmounted.
         let _ = std::env::set_current_dir("/");
     });
     Ok(if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -112,8 +112,9 @@ fn write_answer(answer: &Answer) -> anyhow::Result<()> {
     Ok(output.flush()?)
 }
 
-/// Records a session in this process, until it is ended. One that cannot begin is an error; one
-/// that ends without a request has another exit status: to begin it again may help.
+/// Records a session in this process, until the session ends. A session that cannot begin is an
+/// error. A session that ends without a request gives another exit status, because restarting it
+/// may help.
 pub(super) fn record_in_foreground(spec: SessionSpec, quiet: bool) -> anyhow::Result<ExitCode> {
     let mut refused: Option<Refusal> = None;
     let target = if quiet { NoticeTarget::Memory } else { NoticeTarget::Stderr };

@@ -1,4 +1,4 @@
-//! `trackway session`, `channel` and `event`: requests of the user, sent to a session's recorder.
+//! `trackway session`, `channel` and `event`: sends the user's requests to session recorders.
 
 pub(crate) mod args;
 mod background;
@@ -94,7 +94,7 @@ pub(crate) fn run_event(arguments: EventArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why a channel of a session that is there has none of the kernel's contexts.
+/// Explains an error: a channel cannot have contexts of kernel events.
 fn explain_kernel_context(error: anyhow::Error) -> anyhow::Error {
     let Some(ContextsError::OfTheKernel(name)) = error.downcast_ref() else { return error };
     let why = format!(
@@ -108,7 +108,7 @@ fn explain_kernel_context(error: anyhow::Error) -> anyhow::Error {
     RecordError::Refused(Refusal::new(why).with_hint(hint)).into()
 }
 
-/// Returns the filter for events that are switched on.
+/// Returns the filter for events that `event on` enables.
 fn build_event_filter(on: &OnArguments) -> anyhow::Result<Option<FilterSource>> {
     match &on.filter_object {
         Some(file) => object::read_filter_source(file).map(Some),
@@ -116,8 +116,8 @@ fn build_event_filter(on: &OnArguments) -> anyhow::Result<Option<FilterSource>> 
     }
 }
 
-/// The session that is meant: this one, or the only one that there is; what `trackway record`
-/// records counts only where there is no session in the background.
+/// Returns the given session name, or that of the only session. Sessions of `trackway record` count
+/// only if there is no background session.
 fn resolve_session_name(name: Option<String>) -> anyhow::Result<String> {
     if let Some(name) = name {
         return Ok(name);
@@ -133,9 +133,9 @@ fn resolve_session_name(name: Option<String>) -> anyhow::Result<String> {
     }
 }
 
-/// Returns true if `trackway record` records the session, or did when it was killed.
+/// Returns true if `trackway record` records the session, or did until it was killed.
 fn is_foreground(name: &str) -> bool {
-    // Others need not be asked: who stands still is waited for.
+    // Other names need no request, which would wait for a stopped recorder.
     is_name_of_record(name)
         && match send_request(name, Request::Status) {
             Ok(Answer::Status(status)) => status.is_foreground,
@@ -143,12 +143,12 @@ fn is_foreground(name: &str) -> bool {
         }
 }
 
-/// Asks a session's recorder.
+/// Sends a request to a session's recorder.
 fn send_request(name: &str, request: Request) -> Result<Answer, RecordError> {
     Session::connect(&RunFolder::of(name), name)?.request(request)
 }
 
-/// Asks for something that is then done, and says what else there is to say.
+/// Sends a request that has no result, and prints the warnings in the answer.
 fn send_command(name: &str, request: Request) -> anyhow::Result<()> {
     if let Answer::Done { warnings } = send_request(name, request)? {
         for warning in warnings {
@@ -158,8 +158,8 @@ fn send_command(name: &str, request: Request) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says which rules mean no event yet, unless others' programs may have it: their windows are the
-/// recorder's to look into.
+/// Warns about rules that match no event yet, unless the session records other users: only the
+/// recorder can read their windows.
 fn warn_unmatched_rules(session: &str, rules: &[RuleSpec]) {
     let is_own = match send_request(session, Request::Status) {
         Ok(Answer::Status(status)) => status.users_wanted.is_empty(),
@@ -206,7 +206,7 @@ fn load_session(arguments: &LoadArguments) -> anyhow::Result<ExitCode> {
     begin_session(spec, false, arguments.quiet)
 }
 
-/// Reads a session's file.
+/// Reads a session file.
 pub(crate) fn load_session_spec(file: &Path) -> anyhow::Result<SessionSpec> {
     let shown = file.display();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
@@ -226,7 +226,7 @@ fn begin_session(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow:
     if spec.snapshot_on_crash && !spec.has_flight_recorder() {
         bail!("--snapshot-on-crash is for --flight-recorder: else what happens is in the trace");
     }
-    // Here, too: the recorder gets it as JSON.
+    // Checks the folder here, too, because the recorder receives the path as JSON.
     check_folder(spec.output.as_deref())?;
     if in_foreground {
         return background::record_in_foreground(spec, quiet);
@@ -241,7 +241,7 @@ fn begin_session(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow:
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns rules for the patterns of a channel's filters that are not among its rules.
+/// Returns rules for the patterns of a channel's filters, except patterns of its own rules.
 fn rules_from_filters(channel: &ChannelSpec) -> Vec<RuleSpec> {
     let named = channel.filters.iter().filter_map(|filter| filter.pattern.as_deref());
     let is_said = |rule: &RuleSpec| {
@@ -279,8 +279,8 @@ fn build_session_spec(arguments: &CreateArguments) -> anyhow::Result<SessionSpec
     Ok(SessionSpec { users, kernel, channels, ..SessionSpec::default() })
 }
 
-/// Returns kernel events in buffers as a channel has them, and with those of its filters that are
-/// for all events; with all of them if there are kernel events `only`.
+/// Returns kernel events with the buffers of a channel, and with its filters that apply to all
+/// events; with `only`, all its filters.
 pub(crate) fn build_kernel_spec(
     patterns: &[String],
     channel: &ChannelSpec,
@@ -313,8 +313,8 @@ fn build_filters(rules: &RuleArguments) -> anyhow::Result<Vec<FilterSpec>> {
     build_filter_specs(&rules.filter, &rules.filter_object)
 }
 
-/// Rules of a channel that is made: none mean all events, as do levels or exclusions alone, but for
-/// those.
+/// Returns the rules of a new channel. No rules mean all events. Levels or exclusions alone mean
+/// all events of these levels, without the excluded ones.
 fn build_channel_rules(arguments: &RuleArguments) -> Option<Vec<RuleSpec>> {
     let mut patterns = arguments.event.clone();
     let has_levels = arguments.levels.level.or(arguments.levels.level_only).is_some();
@@ -326,7 +326,7 @@ fn build_channel_rules(arguments: &RuleArguments) -> Option<Vec<RuleSpec>> {
     (!rules.is_empty()).then_some(rules)
 }
 
-/// Rules for these patterns, of these levels; what is excluded is so at all levels.
+/// Returns rules for these patterns with these levels; exclusions apply to all levels.
 fn build_rules(patterns: Vec<String>, levels: &LevelArguments) -> Vec<RuleSpec> {
     let level = match (levels.level, levels.level_only) {
         (Some(level), _) => Levels::AtLeast(level),
@@ -340,7 +340,7 @@ fn build_rules(patterns: Vec<String>, levels: &LevelArguments) -> Vec<RuleSpec> 
     patterns.into_iter().map(rule).collect()
 }
 
-/// Gives a channel that is made what was said of it.
+/// Applies the options to a new channel.
 fn apply_channel_options(
     options: &ChannelOptions,
     channel: &mut ChannelSpec,
@@ -398,17 +398,17 @@ fn parse_context_list(list: &str) -> anyhow::Result<Vec<String>> {
     Ok(names.map(str::to_owned).collect())
 }
 
-/// Ends a session, and says what its recorder says of that: each line begins with `which`.
+/// Ends a session, and prints the notices of its recorder, each line after `which`.
 fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
     let run = RunFolder::of(name);
     let mut reasons = Vec::new();
     let asked = Session::connect(&run, name).and_then(|mut session| {
-        // Before the end: afterwards the session's rules are gone.
+        // Requests the status first, because the session's rules are gone after its end.
         if let Ok(Answer::Status(status)) = session.request(Request::Status) {
             reasons = show::diagnose_missing_events(&status);
         }
         let answer = session.request(Request::Destroy);
-        // Also if not all could be written: the end is the end, whatever comes of it.
+        // Waits even if not all records could be written: the session ends in any case.
         session.wait_for_end();
         answer
     });
@@ -418,7 +418,7 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
                 show::print_notice(notice, which);
             }
             if counts.notices.is_empty() {
-                // A flight recorder has written nothing but its snapshots.
+                // A flight recorder has written only its snapshots.
                 message!("trackway: session {name} has ended");
             }
             if counts.recorded == 0 && counts.lost == 0 && counts.overwritten == 0 {
@@ -427,7 +427,7 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
             Ok(())
         }
         Ok(_) => Ok(()),
-        // It may have let go of us alone.
+        // The recorder may only have closed this connection.
         Err(RecordError::SessionDead(..)) if run.is_own() && !run.is_alive(name) => {
             end_dead_session(&run, name)
         }
@@ -435,8 +435,8 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Ends a session whose recorder is dead: what is left of it in memory goes into its trace first,
-/// and what cannot be recovered keeps its name.
+/// Ends a session whose recorder is dead: first recovers its records in memory into its trace. A
+/// session that cannot be recovered keeps its name.
 fn end_dead_session(run: &RunFolder, name: &str) -> anyhow::Result<()> {
     let left = run.find_dead_session(name)?;
     let is_recoverable = left.is_recoverable();
@@ -447,7 +447,7 @@ fn end_dead_session(run: &RunFolder, name: &str) -> anyhow::Result<()> {
         let recovered = trackway_recorder::recover(&notices, Some(&folder), stranded)
             .with_context(|| format!("session '{name}' is dead, and cannot be recovered"))?;
         report_recovered(&notices, &recovered.sessions, stranded)?;
-        // What another process is recovering is not found above.
+        // The search above does not find sessions that another process is recovering.
         if run.find_dead_session(name)?.is_in_memory {
             let why = format!("session '{name}' is dead, and being recovered by another process");
             let hint = format!("once it has ended, trackway session destroy {name} ends this one");
@@ -461,7 +461,7 @@ fn end_dead_session(run: &RunFolder, name: &str) -> anyhow::Result<()> {
 fn destroy_all_sessions() -> anyhow::Result<ExitCode> {
     let run = RunFolder::new();
     let mut names = run.names()?;
-    // Sessions whose recorders were killed are destroyed even if they ran in the foreground.
+    // `destroy --all` also ends dead sessions of `trackway record`.
     names.retain(|name| !(is_foreground(name) && run.is_alive(name)));
     if names.is_empty() {
         message!("trackway: there is no session in the background");
@@ -511,7 +511,7 @@ fn save_session(arguments: SaveArguments) -> anyhow::Result<()> {
     else {
         bail!("the recorder did not say what the session is");
     };
-    // Another time it goes to another folder; these processes are gone by then.
+    // A later session needs another folder.
     spec.output = None;
     let text = spec.to_toml()?;
     match arguments.output {
@@ -521,7 +521,7 @@ fn save_session(arguments: SaveArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a file, over one that is there only if that is to be so.
+/// Writes a file; replaces an existing file only if `force` is true.
 fn write_file(file: &Path, text: &str, force: bool) -> anyhow::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).create_new(!force);

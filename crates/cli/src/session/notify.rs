@@ -1,10 +1,10 @@
-//! Messages from a session in the foreground to its service manager: that it is ready, and its
+//! Notifies the service manager of a foreground session that the session is ready, and of its
 //! status.
 //!
 //! Main invariant: no recorder waits for the service manager or fails because of it. The protocol
-//! is that of sd_notify(3): lines in a datagram to the socket that `NOTIFY_SOCKET` names. So a
-//! service that is ordered after this one is recorded from its first event, as systemd.service(5)
-//! has it for `Type=notify`.
+//! is that of sd_notify(3): lines in a datagram to the socket in `NOTIFY_SOCKET`. So a session
+//! records a service that is ordered after it from the service's first event (systemd.service(5),
+//! `Type=notify`).
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -13,28 +13,28 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Names the service manager's socket.
+/// Environment variable with the path of the service manager's socket.
 const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
-/// Longest wait for a full socket: the service manager has a time limit of its own.
+/// Longest wait for a full socket: the service manager has its own time limit.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Says that the session is there; `status` is for people.
+/// Notifies the manager that the session is ready; `status` is a text for users.
 pub(super) fn send_ready(status: &str) {
     send_state("READY=1\n", status);
 }
 
-/// Says why it is not.
+/// Notifies the manager of the reason why the session is not ready.
 pub(super) fn send_refusal(why: &str) {
     send_state("", why);
 }
 
 fn send_state(state: &str, status: &str) {
     let Some(socket) = std::env::var_os(SOCKET_VARIABLE) else { return };
-    // The service manager may have ended.
+    // Ignores an error: the service manager may have ended.
     let _ = send_datagram(&socket, &format_message(state, status));
 }
 
-/// A status is one line: what is in a path must not be another message.
+/// Formats a message. A status is one line, so that a path in it cannot become another message.
 fn format_message(state: &str, status: &str) -> String {
     let line = status.replace(|c: char| c.is_control(), " ");
     format!("{state}STATUS={line}\n")
@@ -44,7 +44,7 @@ fn send_datagram(socket: &OsStr, message: &str) -> io::Result<()> {
     let address = match socket.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
         [b'/', ..] => SocketAddr::from_pathname(OsString::from(socket))?,
-        // Of a machine's host (vsock), or of a manager that is newer than this.
+        // An address of a virtual machine's host (vsock), or of an unknown kind.
         _ => return Err(io::ErrorKind::Unsupported.into()),
     };
     let datagram = UnixDatagram::unbound()?;

@@ -1,4 +1,4 @@
-//! Tables of sessions.
+//! Prints tables of sessions.
 //!
 //! Longer than 600 lines: every command that shows sessions prints from the same few tables.
 
@@ -24,12 +24,12 @@ use trackway_sys::users::name_of;
 use crate::common::format::Format;
 use crate::common::json::reason_to_json;
 
-/// A session as it is found.
+/// A session that was found in a run folder.
 struct FoundSession {
-    /// Status of the session; if its recorder does not answer: its name, and the known parts.
+    /// Status of the session; if its recorder does not answer, only its name and the known parts.
     status: Box<Status>,
     state: SessionState,
-    /// The reason why its recorder does not answer.
+    /// The reason why the session's recorder does not answer.
     error: Option<RecordError>,
 }
 
@@ -38,13 +38,13 @@ struct FoundSession {
 enum SessionState {
     Recording,
     Stopped,
-    /// Its recorder was killed, and its trace is to be completed.
+    /// The recorder was killed, and the trace is incomplete.
     Dead,
-    /// Its recorder was killed, and its trace is complete.
+    /// The recorder was killed, and the trace is complete.
     Recovered,
-    /// Its recorder is stopped, as by SIGSTOP.
+    /// The recorder process is stopped, for example by SIGSTOP.
     StandsStill,
-    /// It says nothing.
+    /// The recorder does not answer.
     Silent,
 }
 
@@ -103,12 +103,12 @@ fn find_sessions() -> Result<Vec<FoundSession>, RecordError> {
     let mut found = BTreeMap::new();
     for (place, folder) in RunFolder::all().into_iter().enumerate() {
         let names = match folder.names() {
-            // Errors there concern the user who called sudo.
+            // Errors in further run folders concern the user who called sudo.
             Err(_) if place > 0 => continue,
             names => names?,
         };
         for name in names {
-            // Who names one of several means the first.
+            // A name that several users have selects the first user's session.
             found.entry(name).or_insert_with(|| folder.clone());
         }
     }
@@ -118,7 +118,7 @@ fn find_sessions() -> Result<Vec<FoundSession>, RecordError> {
         match answer {
             Ok(Answer::Status(status)) => Some(FoundSession::from_status(status)),
             Ok(_) => None,
-            // It has ended meanwhile.
+            // The session has ended meanwhile.
             Err(RecordError::NoSession(_)) => None,
             Err(error) => Some(FoundSession::from_error(&folder, name, error)),
         }
@@ -126,14 +126,14 @@ fn find_sessions() -> Result<Vec<FoundSession>, RecordError> {
     Ok(found.into_iter().filter_map(ask).collect())
 }
 
-/// A session as JSON has it, whether or not its recorder lives: what its recorder says, or zeros,
-/// with how it is (`state`), and why it says nothing (`error`), or null.
+/// Returns a session as JSON: its recorder's status, or zeros if its recorder does not answer, with
+/// the session's state (`state`) and the reason for a missing answer (`error`), or null.
 fn session_to_json(
     status: &Status,
     state: SessionState,
     error: Option<String>,
 ) -> serde_json::Result<Value> {
-    // A path that is not UTF-8 is shown, as by the others.
+    // Replaces invalid UTF-8 in the path, like the text output.
     let folder = status.folder.to_string_lossy().into_owned().into();
     let mut object = serde_json::to_value(&Status { folder, ..status.clone() })?;
     for channel in object["channels"].as_array_mut().into_iter().flatten() {
@@ -149,7 +149,7 @@ fn session_to_json(
     Ok(object)
 }
 
-/// Replaces the bytes of a filter in C by the object's size; `trackway session save` has the bytes.
+/// Replaces the bytes of a filter in C by their number; `trackway session save` writes the bytes.
 fn replace_object_bytes(filter: &mut Value) {
     let Some(filter) = filter.as_object_mut() else { return };
     if let Some(Value::String(digits)) = filter.remove("object") {
@@ -229,7 +229,7 @@ fn report_unreachable_session(one: &FoundSession) {
     }
 }
 
-/// Writes columns: numbers to the right, the last as long as it is.
+/// Writes aligned columns: numbers to the right, the last column without padding.
 fn write_table<const N: usize>(rows: &[[String; N]], output: &mut dyn Write) -> anyhow::Result<()> {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     for (number, row) in rows.iter().enumerate() {
@@ -241,7 +241,7 @@ fn write_table<const N: usize>(rows: &[[String; N]], output: &mut dyn Write) -> 
                 true => format!("{cell:>width$}"),
                 false => format!("{cell:width$}"),
             };
-            // Behind the padding: marks have no width.
+            // Adds colours after the padding, because escape sequences have no width.
             let is_name = column == 0 && number > 0;
             let cell = if is_name { Target::Output.paint(Style::Name, &cell) } else { cell.into() };
             line += &format!("{cell}  ");
@@ -251,7 +251,7 @@ fn write_table<const N: usize>(rows: &[[String; N]], output: &mut dyn Write) -> 
     Ok(())
 }
 
-/// Returns the users whose programs a session records, in short.
+/// Returns the users whose programs a session records, in short form.
 fn format_users(status: &Status) -> String {
     match &status.users_wanted[..] {
         [] => "own".into(),
@@ -259,7 +259,7 @@ fn format_users(status: &Status) -> String {
     }
 }
 
-/// Returns the users and the kernel, as far as a session records their events.
+/// Returns the users and the kernel, if a session records their events, in short form.
 fn format_short_sources(status: &Status) -> String {
     match &status.kernel {
         None => format_users(status),
@@ -277,7 +277,7 @@ fn format_state(status: &Status) -> &'static str {
     }
 }
 
-/// Says what a recorder said; of `which` session, where there are several.
+/// Prints a recorder's notice; `which` names the session if there are several.
 pub(super) fn print_notice(notice: &Notice, which: &str) {
     match notice {
         Notice::Hint { .. } => message!("{notice}"),
@@ -285,7 +285,7 @@ pub(super) fn print_notice(notice: &Notice, which: &str) {
     }
 }
 
-/// Reports why `which` session has no event.
+/// Reports the reasons why the session `which` has no event.
 pub(super) fn report_reasons(reasons: &[Reason], which: &str) {
     for reason in reasons {
         message!("trackway: {which}{reason}");
@@ -295,7 +295,7 @@ pub(super) fn report_reasons(reasons: &[Reason], which: &str) {
     }
 }
 
-/// Says how a session goes.
+/// Writes the status of a session.
 pub(super) fn write_status(
     status: &Status,
     format: Format,
@@ -355,16 +355,16 @@ fn format_loss(lost: u64) -> String {
     if lost == 0 { text } else { Target::Output.paint(Style::Loss, &text).into_owned() }
 }
 
-/// A path on one line.
+/// Formats a path on one line.
 fn format_path(path: &Path) -> String {
     Target::Output.one_line(&path.display().to_string()).into_owned()
 }
 
-/// Why a session has no event of programs; none if it has some, or records none on purpose.
+/// Returns reasons why a session has no event of programs; none if it has some, or needs none.
 pub(super) fn diagnose_missing_events(status: &Status) -> Vec<Reason> {
     let counts = total_counts(status);
     let is_silent = counts.recorded == 0 && counts.lost == 0 && counts.overwritten == 0;
-    // A command's own recorder reports on the command.
+    // The recorder of `trackway record` reports on its own command.
     if !is_silent || status.is_foreground || status.channels.is_empty() {
         return Vec::new();
     }
@@ -488,7 +488,7 @@ fn write_kernel_selection(spec: &KernelSpec, output: &mut dyn Write) -> anyhow::
     Ok(())
 }
 
-/// Says how it goes with a session's users, where it has several.
+/// Writes the status of each user, if a session has several.
 fn write_users(status: &Status, output: &mut dyn Write) -> anyhow::Result<()> {
     if !status.users_wanted.is_empty() {
         writeln!(output, "  users     {}", format_users(status))?;
@@ -550,7 +550,7 @@ fn write_channel(channel: &ChannelStatus, output: &mut dyn Write) -> anyhow::Res
     Ok(())
 }
 
-/// Why processes may have to interpret filters.
+/// The reason why processes may have to interpret filters.
 const INTERPRETER_REASON: &str = "no memory for machine code is to be had there (a sandbox, \
      SELinux, another kind of processor, or the process was forked)";
 
@@ -617,7 +617,7 @@ fn format_process_rules(spec: &ChannelSpec) -> Option<String> {
     (!kinds.is_empty()).then(|| kinds.join(", "))
 }
 
-/// A time as people say it.
+/// Formats a duration for users.
 fn format_age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),

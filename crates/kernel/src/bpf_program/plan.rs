@@ -139,7 +139,7 @@ impl Step {
             Self::Copy { size, .. } | Self::Text { size, .. } | Self::Register { size, .. } => {
                 *size
             }
-            // One byte more shows whether the text is longer.
+            // One byte more than recorded shows whether the text is longer.
             Self::DynamicText(..) => VARIABLE_BYTES_MAX + 1,
             Self::DynamicArray(..) | Self::UserElements(..) => 4 + VARIABLE_BYTES_MAX,
             Self::UserText(_) => USER_TEXT_BYTES_MAX + 1,

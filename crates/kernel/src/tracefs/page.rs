@@ -9,9 +9,9 @@
 //! entry:   u32: type:5 (low), delta:27
 //!          1–28  a record of 4 × type bytes, `delta` ns after the previous entry
 //!          0     u32 length (with its own 4 bytes), then the record
-//!          29    padding: u32 length as above; without delta, the rest of the page
+//!          29    padding: u32 length as for 0; without delta, the rest of the page
 //!          30    u32: `delta` ns more, and 2^27 of this
-//!          31    u32: the time itself, composed as above, in its low 59 bits
+//!          31    u32: the time itself, composed as for 30, in its low 59 bits
 //! ```
 //!
 //! `events/header_page` has the layout of the page's beginning; `events/header_event` confirms that

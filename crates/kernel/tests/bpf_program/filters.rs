@@ -380,8 +380,8 @@ fn fields_read_too_late_are_reported() {
     assert!(!is_for(&asked, &plan).expect("it is something else"));
 }
 
-/// RUN filters that search as many texts as one event allows, and one more. EXPECT that the kernel
-/// accepts the former, and an error for the latter.
+/// RUN filters that search as many texts as one event allows, and filters that search one more.
+/// EXPECT that the kernel accepts only the first filters, and an error for the others.
 #[test]
 fn filters_with_too_many_steps_are_refused() {
     let Some(mut bench) = FilterBench::new() else { return };

@@ -68,9 +68,9 @@ pub struct Contexts {
 /// The location of a context in this kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ContextLocation {
-    /// One half of the thread's ids, at this shift.
+    /// The process or thread id, at this shift in the result of bpf_get_current_pid_tgid().
     PidTgid(i32),
-    /// One half of the thread's user and group, at this shift.
+    /// The user or group id, at this shift in the result of bpf_get_current_uid_gid().
     UidGid(i32),
     Cpu,
     /// The end of a path: pointers at these offsets, then `bytes` bytes at `offset`, minus a

@@ -22,9 +22,9 @@ pub(super) type Hop = (&'static str, &'static str);
 /// The source of a context's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// One half of bpf_get_current_pid_tgid().
+    /// The process or thread id, in one half of the result of bpf_get_current_pid_tgid().
     PidTgid { shift: i32 },
-    /// One half of bpf_get_current_uid_gid().
+    /// The user or group id, in one half of the result of bpf_get_current_uid_gid().
     UidGid { shift: i32 },
     /// The current CPU.
     Cpu,
