@@ -123,7 +123,8 @@ pub trait Tracer {
         false
     }
 
-    /// Returns true if [`Tracer::starts`] returns a result.
+    /// Returns true if [`Tracer::starts`] measures this tracer: how long programs with events take
+    /// to start.
     fn starts_programs(&self) -> bool {
         false
     }

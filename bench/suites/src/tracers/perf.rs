@@ -17,8 +17,8 @@ use crate::trace_check::numbers::{Numbers, number_after};
 
 /// Output file of perf, in the scratch folder.
 pub(super) const OUTPUT: &str = "perf.data";
-/// Least number of events for each event that may occur twice: repetitions may be about ten times
-/// as frequent as the observed maximum.
+/// One event in so many may occur twice in perf's output: about ten times the observed share of
+/// repeated events.
 const TWICE_SHARE_MIN: usize = 500;
 
 /// The adapter.

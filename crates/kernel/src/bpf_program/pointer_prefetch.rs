@@ -203,7 +203,7 @@ pub(super) fn output_part(
     }
 }
 
-/// Returns the location of the elements of a structure's member.
+/// Returns where the values of one member of a repeated structure begin in the program's memory.
 fn member_elements(of: &RecordedStructure, member: usize) -> Option<Elements> {
     let before = of.members.get(..member)?.iter().map(|member| member.bytes).sum();
     let head = 4 * (member as u32 + 1);

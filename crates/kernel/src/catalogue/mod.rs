@@ -47,7 +47,7 @@ const EVENTS_MAX: usize = 1 << 16;
 pub struct EventName {
     /// The event's folder in tracefs.
     pub subsystem: String,
-    /// The event's name in the folder.
+    /// The event's name: its folder in the subsystem's folder.
     pub name: String,
 }
 

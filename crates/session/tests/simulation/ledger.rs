@@ -303,8 +303,8 @@ impl Ledger {
         self.emissions[emission].outcomes.push(life);
     }
 
-    /// Discards the records and counts of a region. Writers that began before the session was
-    /// stopped for this may still find no room and count.
+    /// Discards the records and loss counts of a region. Writers that began before the session was
+    /// stopped for the discard may still find no room and count a lost record.
     pub(crate) fn clear_region(&mut self, life: Life, region: usize) {
         let facts = &mut self.lives[life];
         facts.committed[region].clear();

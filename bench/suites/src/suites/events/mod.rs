@@ -77,7 +77,8 @@ impl Events {
         turns.map(|turn| RowSpec { tracer, turn }).collect()
     }
 
-    /// Prepares a tracer; the entry has the reason if that is not possible.
+    /// Prepares a tracer and returns its entry in the list of rows, with the reason if it cannot
+    /// run.
     fn set_up(&mut self, tracer: usize, context: &SuiteContext<'_>) -> Result<Entry> {
         let tracer = &mut self.tracers[tracer];
         if context.settings.quick
