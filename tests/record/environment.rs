@@ -369,7 +369,7 @@ fn address_space_may_be_limited() {
     assert_eq!(recording.output.status.code(), Some(7), "{}", describe_recording(&recording));
     test.steps.check(&test.fixture, &recording);
     assert!(recording.summary.lost > 0, "{}", describe_recording(&recording));
-    // The recorder is also limited.
+    // The recorder has the same resource limit as the program.
     let test = EnvironmentTest::new("address-space-all");
     test.runs_alone(&["prlimit", "--as=33554432"]);
     test.is_recorded(&["prlimit", "--as=1073741824"], &[], "20000");

@@ -55,7 +55,7 @@ fn build_framer(scalars: &[Scalar]) -> Framer {
     Framer::new(&fields, wanted).expect("its fields")
 }
 
-/// Generates a random program that reads only these slots.
+/// Generates a random program that reads only the first `slots` slots of its frame.
 fn random_program(dice: &mut Dice, slots: u64) -> Vec<Insn> {
     const OPERATIONS: [u8; 12] = [
         alu::ADD,

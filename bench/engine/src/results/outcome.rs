@@ -72,7 +72,7 @@ pub struct Bar {
     /// Number of rounds behind the figure.
     #[serde(default)]
     pub rounds: usize,
-    /// The verdict.
+    /// Verdict on the bar: whether the measured figure meets it.
     pub verdict: Verdict,
     /// The reason for a withdrawn verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]

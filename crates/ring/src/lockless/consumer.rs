@@ -118,12 +118,12 @@ impl Buffer<'_> {
         Ok((Got { position, at, place: reference.place }, word))
     }
 
-    /// Returns the sub-buffer at read count, if it is whole and undelivered, and its number of
-    /// records (which its header may lack).
+    /// Returns the sub-buffer at the read count, if all of its records are committed and no producer
+    /// has delivered it, and its number of records, which its header may lack.
     ///
-    /// For the session's end, when no producer begins any more. Changes nothing, so that a producer
-    /// that only slept there does no harm when it continues: the sub-buffer stays one of
-    /// [`Buffer::holes`].
+    /// Called at the session's end, when no producer begins a reservation. The call changes nothing
+    /// in the buffer: a producer that was only preempted before its delivery can continue. The
+    /// sub-buffer remains among [`Buffer::holes`].
     pub fn get_undelivered(&self, memory: &impl Memory) -> Option<(Got, u64)> {
         let position = self.counters.read_count.load(Ordering::Relaxed);
         let sub_buffer = self.sub_buffer(position);

@@ -62,7 +62,7 @@ struct Switch {
     end: bool,
 }
 
-/// A reservation that was tried: the result of Algorithm 1.
+/// Outcome of one attempt to reserve space (Algorithm 1 of the 2012 paper).
 struct TriedReservation {
     /// Write count on which the reservation rests.
     write_count: u64,

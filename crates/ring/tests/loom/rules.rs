@@ -59,7 +59,7 @@ struct Session {
     successor: AtomicU32,
 }
 
-/// The state that decides about a session's bits.
+/// State of a session, which decides whether its bits in events' enable words are set.
 struct SessionState {
     revision: u32,
     has_ended: bool,
