@@ -138,6 +138,6 @@ fn every_target_has_its_inputs_and_its_test() {
     assert_eq!(folders, names);
     let text = fs::read_to_string(source_dir().join("tests/fuzz.rs")).expect("this file");
     for name in names {
-        assert!(text.contains(&format!("smoke(\"{name}\")")), "no test of {name}");
+        assert!(text.contains(&format!("run_target_on_corpus(\"{name}\")")), "no test of {name}");
     }
 }

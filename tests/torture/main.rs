@@ -27,10 +27,10 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use check::Totals;
+use check::RoundTotals;
 use plan::{BufferMode, RoundEnd, RoundPlan, WriterPath};
 use round::{Round, RoundOutcome};
-use shared::{Shared, Word};
+use shared::{SharedFile, SharedWord};
 use trackway_tests::{Fixture, has, report_skipped};
 
 /// Seeds of the short form, chosen so that they include every mode, writer path and end.
@@ -93,8 +93,11 @@ fn check_variety() {
     let plans: Vec<RoundPlan> =
         SHORT_SEEDS.map(|seed| RoundPlan::new(seed, SHORT_ROUND_MS)).collect();
     let has = |what: &dyn Fn(&RoundPlan) -> bool| plans.iter().any(what);
-    assert!(Mode::ALL.iter().all(|mode| has(&|plan| plan.mode == *mode)), "a mode is missing");
-    assert!(End::ALL.iter().all(|end| has(&|plan| plan.end == *end)), "an end is missing");
+    assert!(
+        BufferMode::ALL.iter().all(|mode| has(&|plan| plan.mode == *mode)),
+        "a mode is missing"
+    );
+    assert!(RoundEnd::ALL.iter().all(|end| has(&|plan| plan.end == *end)), "an end is missing");
     let killed = |writer_path| has(&|plan| plan.writer_path == writer_path && plan.kills());
     assert!(
         WriterPath::ALL.iter().all(|writer_path| killed(*writer_path)),
@@ -113,7 +116,7 @@ struct Torture {
     overwritten: u64,
     /// Number of rounds whose memory stays because a dead process cannot be proved dead.
     kept: u64,
-    sum: Totals,
+    sum: RoundTotals,
     failed: Vec<u64>,
 }
 
@@ -133,7 +136,7 @@ impl Torture {
             processes: 0,
             overwritten: 0,
             kept: 0,
-            sum: Totals::default(),
+            sum: RoundTotals::default(),
             failed: Vec::new(),
         }
     }
@@ -141,7 +144,7 @@ impl Torture {
     fn round(&mut self, seed: u64, duration_ms: u64) {
         let plan = RoundPlan::new(seed, duration_ms);
         println!("seed {seed}: {}", plan.describe());
-        let shared = Shared::new(&self.fixture, &plan.orders);
+        let shared = SharedFile::new(&self.fixture, &plan.orders);
         let round = Round {
             fixture: &self.fixture,
             program: &self.program,
@@ -150,13 +153,13 @@ impl Torture {
             folder: self.fixture.path("trace"),
         };
         let RoundOutcome { totals, overwritten, keeps, complaint } = round.run();
-        let killed = shared.get(Word::Killed) + u64::from(plan.end != RoundEnd::ByItself);
-        let processes = shared.get(Word::Started) + 1;
+        let killed = shared.get(SharedWord::Killed) + u64::from(plan.end != RoundEnd::ByItself);
+        let processes = shared.get(SharedWord::Started) + 1;
         self.rounds += 1;
         self.killed += killed;
         self.processes += processes;
         self.overwritten += overwritten;
-        let Totals { started, recorded, lost, .. } = totals;
+        let RoundTotals { started, recorded, lost, .. } = totals;
         self.sum.started += started;
         self.sum.recorded += recorded;
         self.sum.lost += lost;

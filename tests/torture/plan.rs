@@ -2,7 +2,7 @@
 
 use trackway_testkit::Random;
 
-use crate::shared::{Orders, Word};
+use crate::shared::{SharedWord, WorkloadOrders};
 
 /// Behaviour of the session when its buffers are full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +98,7 @@ pub(crate) struct RoundPlan {
     /// Time from the recorder's death to the program's, in µs.
     pub(crate) outlives_us: u64,
     /// Orders to the program.
-    pub(crate) orders: Orders,
+    pub(crate) orders: WorkloadOrders,
 }
 
 impl RoundPlan {
@@ -130,29 +130,29 @@ impl RoundPlan {
         let pause_ms = if stands_still && end == RoundEnd::ByItself { pause_ms } else { 0 };
         let kill_after_us = random.next_below(duration_ms * 1000);
         let outlives_us = random.next_below(500_000);
-        let lasts = orders.iter_mut().filter(|(word, _)| matches!(word, Word::DurationMs));
+        let lasts = orders.iter_mut().filter(|(word, _)| matches!(word, SharedWord::DurationMs));
         lasts.for_each(|(_, value)| *value += pause_ms);
-        orders.extend([(Word::Seed, seed), (Word::BodyMax, body_max)]);
-        orders.push((Word::Claims, u64::from(writer_path == WriterPath::Mixed)));
+        orders.extend([(SharedWord::Seed, seed), (SharedWord::BodyMax, body_max)]);
+        orders.push((SharedWord::Claims, u64::from(writer_path == WriterPath::Mixed)));
         match end {
             RoundEnd::ByItself => {}
             RoundEnd::ProgramKilled => {
                 // The program is one process without children: no recorder would record the
                 // children's events after its end.
-                orders.retain(|(word, _)| !matches!(word, Word::Forks | Word::Vforks));
-                orders.push((Word::EndNs, u64::MAX));
+                orders.retain(|(word, _)| !matches!(word, SharedWord::Forks | SharedWord::Vforks));
+                orders.push((SharedWord::EndNs, u64::MAX));
             }
             // The program must not end before it is killed.
             RoundEnd::RecorderKilled | RoundEnd::AllKilled => {
-                orders.push((Word::DurationMs, 1 << 20))
+                orders.push((SharedWord::DurationMs, 1 << 20))
             }
         }
         if mode == BufferMode::Roomy {
             // Half of the buffer is used, so that unused bytes at the end of sub-buffers do not
             // matter.
-            orders.push((Word::Budget, sub_bytes * sub_count / 2));
+            orders.push((SharedWord::Budget, sub_bytes * sub_count / 2));
             // vfork children record by claim.
-            orders.retain(|(word, _)| !matches!(word, Word::Vforks));
+            orders.retain(|(word, _)| !matches!(word, SharedWord::Vforks));
         }
         Self {
             mode,
@@ -169,36 +169,37 @@ impl RoundPlan {
         }
     }
 
-    fn orders(random: &mut Random, duration_ms: u64) -> Orders {
+    fn orders(random: &mut Random, duration_ms: u64) -> WorkloadOrders {
         let mut orders = vec![
-            (Word::DurationMs, duration_ms),
-            (Word::Processes, 1 + random.next_below(6)),
-            (Word::Threads, 1 + random.next_below(8)),
+            (SharedWord::DurationMs, duration_ms),
+            (SharedWord::Processes, 1 + random.next_below(6)),
+            (SharedWord::Threads, 1 + random.next_below(8)),
         ];
         if random.once_in(2) {
-            orders.push((Word::AlarmUs, 50 + random.next_below(150)));
+            orders.push((SharedWord::AlarmUs, 50 + random.next_below(150)));
         }
         if random.once_in(2) {
-            orders.push((Word::DirectedUs, 20 + random.next_below(200)));
+            orders.push((SharedWord::DirectedUs, 20 + random.next_below(200)));
         }
         let switches = [
-            Word::Forks,
-            Word::Execs,
-            Word::Vforks,
-            Word::Kills,
-            Word::Hops,
-            Word::Nices,
-            Word::Restarts,
-            Word::Stops,
+            SharedWord::Forks,
+            SharedWord::Execs,
+            SharedWord::Vforks,
+            SharedWord::Kills,
+            SharedWord::Hops,
+            SharedWord::Nices,
+            SharedWord::Restarts,
+            SharedWord::Stops,
         ];
         orders.extend(switches.map(|switch| (switch, u64::from(random.once_in(2)))));
-        orders.push((Word::Pace, *random.pick(&[0, 50, 500])));
+        orders.push((SharedWord::Pace, *random.pick(&[0, 50, 500])));
         orders
     }
 
     /// Returns true if the plan may kill a writer in the middle of an event.
     pub(crate) fn kills(&self) -> bool {
-        let ordered = |(word, value): &(Word, u64)| matches!(word, Word::Kills) && *value != 0;
+        let ordered =
+            |(word, value): &(SharedWord, u64)| matches!(word, SharedWord::Kills) && *value != 0;
         self.end != RoundEnd::ByItself || self.orders.iter().any(ordered)
     }
 
@@ -229,7 +230,10 @@ impl RoundPlan {
             self.mode, self.writer_path, self.end, self.sub_count, self.sub_bytes, self.contexts
         );
         for (word, value) in self.orders.iter().filter(|(_, value)| *value != 0) {
-            if !matches!(word, Word::Seed | Word::DurationMs | Word::Budget | Word::EndNs) {
+            if !matches!(
+                word,
+                SharedWord::Seed | SharedWord::DurationMs | SharedWord::Budget | SharedWord::EndNs
+            ) {
                 text.push_str(&format!("{word:?} {value} ").to_lowercase());
             }
         }

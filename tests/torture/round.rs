@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use trackway_tests::{Fixture, Summary};
 
 use crate::LONG_ROUND_MS;
-use crate::check::{self, Totals};
+use crate::check::{self, RoundTotals};
 use crate::plan::{BufferMode, RoundEnd, RoundPlan, WriterPath};
-use crate::shared::{self, Group, Lane, Shared};
+use crate::shared::{self, Lane, ProcessGroup, SharedFile};
 use crate::trace::{self, Complaints, Stream};
 use crate::window;
 
@@ -26,7 +26,7 @@ pub(crate) struct Round<'torture> {
     pub(crate) fixture: &'torture Fixture,
     pub(crate) program: &'torture Path,
     pub(crate) plan: &'torture RoundPlan,
-    pub(crate) shared: &'torture Shared,
+    pub(crate) shared: &'torture SharedFile,
     /// Folder of the trace.
     pub(crate) folder: PathBuf,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Round<'torture> {
 /// Result of a round.
 #[derive(Default)]
 pub(crate) struct RoundOutcome {
-    pub(crate) totals: Totals,
+    pub(crate) totals: RoundTotals,
     pub(crate) overwritten: u64,
     /// True if the session keeps its memory because a killed process cannot be proved dead. The PID
     /// namespace of such a process is unknown, because its parent was gone before its first event;
@@ -61,7 +61,7 @@ impl Round<'_> {
         let (messages, lease_held) = match done {
             Ok(done) => done,
             Err(complaint) => {
-                let totals = check::totals(&[], &lanes);
+                let totals = check::sum_totals(&[], &lanes);
                 let complaint = Some(complaint);
                 return RoundOutcome { totals, complaint, ..RoundOutcome::default() };
             }
@@ -82,14 +82,14 @@ impl Round<'_> {
         let messages = File::create(&log).expect("a file for messages");
         let role = if plan.end == RoundEnd::ProgramKilled { "process" } else { "main" };
         command.arg(&self.folder).args(plan.options()).arg("--");
-        command.args(shared::workload(
+        command.args(shared::workload_command(
             self.program,
             self.shared,
             role,
             plan.writer_path == WriterPath::Without,
         ));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages);
-        let mut group = Group::start(&mut command, Some(self.shared));
+        let mut group = ProcessGroup::start(&mut command, Some(self.shared));
         let kill_at = Instant::now() + Duration::from_micros(plan.kill_after_us);
         match plan.end {
             RoundEnd::ByItself => self.stand_still(&group),
@@ -106,7 +106,7 @@ impl Round<'_> {
                 group.signal_all(libc::SIGKILL);
             }
         }
-        if matches!(plan.end, End::RecorderKilled | End::AllKilled) {
+        if matches!(plan.end, RoundEnd::RecorderKilled | RoundEnd::AllKilled) {
             group.wait_for_all();
         }
         let status = group.wait(ROUND_LIMIT);
@@ -123,7 +123,7 @@ impl Round<'_> {
         }
     }
 
-    fn stand_still(&self, group: &Group) {
+    fn stand_still(&self, group: &ProcessGroup) {
         let pause = Duration::from_millis(self.plan.pause_ms);
         if pause.is_zero() {
             return;
@@ -138,7 +138,7 @@ impl Round<'_> {
     }
 
     /// Kills the program, unless it has ended before.
-    fn kill_program(&self, group: &mut Group, kill_at: Instant) {
+    fn kill_program(&self, group: &mut ProcessGroup, kill_at: Instant) {
         let deadline = Instant::now() + ROUND_LIMIT;
         while Instant::now() < deadline && group.wait(Duration::ZERO).is_none() {
             let pid = self.shared.lanes().get(1).map_or(0, |lane| lane.pid);
@@ -167,8 +167,8 @@ impl Round<'_> {
     /// until then.
     fn recover(&self) -> Result<bool, String> {
         let lease_held = self.plan.end != RoundEnd::RecorderKilled
-            || !window::exists(self.fixture)
-            || window::lease_holds(self.fixture);
+            || !window::window_exists(self.fixture)
+            || window::is_lease_valid(self.fixture);
         let output = self.fixture.trackway(&["recover"]).output().expect("trackway runs");
         let messages = String::from_utf8_lossy(&output.stderr);
         if output.status.success() {
@@ -183,9 +183,9 @@ impl Round<'_> {
     /// a killed process. Returns true if memory stays because a process cannot be proved dead.
     fn expect_nothing_left(&self, wrong: &mut Complaints) -> bool {
         let deadline = Instant::now() + RELEASE_WAIT_MAX;
-        while window::exists(self.fixture) {
+        while window::window_exists(self.fixture) {
             let left = &mut Complaints::default();
-            window::expect_nothing_left(self.fixture, left);
+            window::check_nothing_left(self.fixture, left);
             let Some(text) = left.text() else { return false };
             if Instant::now() > deadline {
                 let may_keep = self.plan.kills()
@@ -212,15 +212,15 @@ impl Round<'_> {
         wrong: &mut Complaints,
     ) -> RoundOutcome {
         let plan = self.plan;
-        let folder = trace::folder_of(&self.folder);
-        let is_cut_short = matches!(plan.end, End::RecorderKilled | End::AllKilled);
-        let started = check::totals(&[], lanes).started;
+        let folder = trace::find_trace_folder(&self.folder);
+        let is_cut_short = matches!(plan.end, RoundEnd::RecorderKilled | RoundEnd::AllKilled);
+        let started = check::sum_totals(&[], lanes).started;
         if is_cut_short && started == 0 && !folder.join(COMPLETION_FILE).exists() {
             // The recorder was killed before it admitted a program: there is nothing to recover.
             return RoundOutcome::default();
         }
-        let mut streams = trace::read(&folder, lanes, plan.body_max, wrong);
-        let totals = check::totals(&streams, lanes);
+        let mut streams = trace::read_streams(&folder, lanes, plan.body_max, wrong);
+        let totals = check::sum_totals(&streams, lanes);
         let mark = match self.mark(&folder) {
             Ok(mark) => mark,
             Err(complaint) => {
@@ -229,13 +229,13 @@ impl Round<'_> {
             }
         };
         wrong.unless(mark.damaged == 0, || format!("damaged: {mark:?}"));
-        check::once_and_in_order(&streams, wrong);
+        check::check_order(&streams, wrong);
         let may_have_holes = plan.writer_path == WriterPath::Lockless && plan.kills();
         if !may_have_holes {
-            check::none_missing(&streams, wrong);
+            check::check_no_packet_missing(&streams, wrong);
         }
         if lease_held {
-            check::sums_agree(&totals, mark.overwritten, wrong);
+            check::check_sums(&totals, mark.overwritten, wrong);
         }
         let events = if mark.by_recorder { totals.recorded } else { mark.events };
         wrong.unless((mark.events, mark.lost) == (events, totals.lost), || {
@@ -258,10 +258,10 @@ impl Round<'_> {
         if plan.mode == BufferMode::Roomy && !may_have_holes {
             wrong.unless(totals.lost == 0, || format!("lost with room to spare: {totals:?}"));
             if lease_held {
-                check::all_there(&streams, lanes, wrong);
+                check::check_all_present(&streams, lanes, wrong);
             }
         }
-        trace::babeltrace_agrees(self.fixture, &self.folder, &totals, wrong);
+        trace::check_with_babeltrace(self.fixture, &self.folder, &totals, wrong);
         RoundOutcome { totals, overwritten, ..RoundOutcome::default() }
     }
 
@@ -277,7 +277,7 @@ impl Round<'_> {
             // The packets of a flight recorder are numbered from the oldest remaining one.
             streams.iter_mut().for_each(|stream| stream.overwritten = true);
         }
-        check::newest_kept(streams, lanes, lost, wrong);
+        check::check_newest_present(streams, lanes, lost, wrong);
     }
 
     fn mark(&self, folder: &Path) -> Result<CompletionMark, String> {

@@ -135,7 +135,7 @@ pub trait Tracer {
         Ok(None)
     }
 
-    /// Starts a program that has events `_count` times.
+    /// Starts a program with events `_count` times; returns how long each start took.
     fn starts(&mut self, _place: &Workspace, _count: u32) -> Result<Option<Starts>> {
         Ok(None)
     }

@@ -17,9 +17,9 @@ const EXCHANGE: i32 = 0xe1;
 /// 0.
 const COMPARE_EXCHANGE: i32 = 0xf1;
 /// `u64 bpf_ktime_get_ns(void)`: CLOCK_MONOTONIC.
-pub(crate) const TIME_NS: i32 = 5;
+pub(crate) const KTIME_NS_HELPER: i32 = 5;
 /// `u32 bpf_get_prandom_u32(void)`
-const RANDOM: i32 = 7;
+const PRANDOM_HELPER: i32 = 7;
 /// Bits that `changed` inverts in the stored number, like `jit`.
 const CHANGED_MASK: u64 = 0x9e6c_63d0_876a_3f1b;
 
@@ -104,9 +104,9 @@ pub(crate) fn write_changed(asm: &mut Asm, cells: Cells) {
 
 /// Writes the function for `random`.
 pub(crate) fn write_random(asm: &mut Asm) {
-    asm.call_kernel(RANDOM);
+    asm.call_kernel(PRANDOM_HELPER);
     asm.mov(6, 0);
-    asm.call_kernel(RANDOM);
+    asm.call_kernel(PRANDOM_HELPER);
     asm.alui(alu::LSH, 6, 32);
     asm.alui(alu::LSH, 0, 32);
     asm.alui(alu::RSH, 0, 32);
@@ -131,7 +131,7 @@ pub(crate) fn write_rate(assembler: &mut FilterAssembler, cells: Cells) {
     asm.movi(4, 1);
     asm.place_label(has_length);
     asm.mov(7, 4);
-    asm.call_kernel(TIME_NS);
+    asm.call_kernel(KTIME_NS_HELPER);
     asm.alu(alu::DIV, 0, 7);
     asm.alui(alu::LSH, 0, PASSED_BITS);
     asm.alui(alu::RSH, 0, PASSED_BITS);

@@ -421,7 +421,7 @@ fn replace_helper_call(
         Helper::Rate => HelperFunction::Rate(input.memory.cells),
         Helper::Random => HelperFunction::Random,
         Helper::TimeNs => {
-            assembler.asm.call_kernel(state::TIME_NS);
+            assembler.asm.call_kernel(state::KTIME_NS_HELPER);
             return Ok(());
         }
         // Floats and tail calls. (The code above handles edges and bytes.)

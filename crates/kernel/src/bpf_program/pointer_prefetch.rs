@@ -203,7 +203,7 @@ pub(super) fn output_part(
     }
 }
 
-/// Returns where the values of one member of a repeated structure begin in the program's memory.
+/// Returns where the output has the values of one member: one value for each structure of an array.
 fn member_elements(of: &RecordedStructure, member: usize) -> Option<Elements> {
     let before = of.members.get(..member)?.iter().map(|member| member.bytes).sum();
     let head = 4 * (member as u32 + 1);

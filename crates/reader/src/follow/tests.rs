@@ -723,7 +723,7 @@ impl<'a> Ring<'a> {
         self.simulation.step(self.root, now + LAG_NS.cast_unsigned(), ended);
     }
 
-    fn reported(&self) -> String {
+    fn follower_messages(&self) -> String {
         String::from_utf8_lossy(&self.simulation.reported).into_owned()
     }
 }
@@ -738,12 +738,12 @@ fn what_was_deleted_before_it_was_shown_is_told_as_missing() {
         ring.write(1);
         ring.step(false);
     }
-    assert_eq!((ring.simulation.events, ring.reported().as_str()), (20, ""));
+    assert_eq!((ring.simulation.events, ring.follower_messages().as_str()), (20, ""));
     // Of packets 20 to 30, only the files with 28 to 30 remain.
     ring.write(11);
     ring.step(false);
     assert_eq!(ring.simulation.events, 23);
-    let published = ring.reported();
+    let published = ring.follower_messages();
     assert!(published.lines().count() == 1 && published.contains("8 packets"), "{published}");
     ring.simulation.reported.clear();
     for _ in 0..5 {
@@ -758,7 +758,7 @@ fn what_was_deleted_before_it_was_shown_is_told_as_missing() {
     fs::write(root.join("stream.0"), numbered_packet(0, (begin, end))).expect("a file");
     ring.packets += 1;
     ring.step(true);
-    assert_eq!((ring.simulation.events, ring.reported().as_str()), (29, ""));
+    assert_eq!((ring.simulation.events, ring.follower_messages().as_str()), (29, ""));
 }
 
 /// Returns a packet of events at these times.

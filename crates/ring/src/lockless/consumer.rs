@@ -118,8 +118,8 @@ impl Buffer<'_> {
         Ok((Got { position, at, place: reference.place }, word))
     }
 
-    /// Returns the sub-buffer at the read count, if all of its records are committed and no producer
-    /// has delivered it, and its number of records, which its header may lack.
+    /// Returns the sub-buffer at the read count, if all of its records are committed and no
+    /// producer has delivered it, and its number of records, which its header may lack.
     ///
     /// Called at the session's end, when no producer begins a reservation. The call changes nothing
     /// in the buffer: a producer that was only preempted before its delivery can continue. The

@@ -7,7 +7,7 @@ use loom::thread;
 use trackway_ring::claim::Claim;
 
 use crate::fixture::{
-    ALIVE, FIRST_RECORD, Fixture, Mistake, Reader, assert_model_fails, assert_model_holds,
+    FIRST_RECORD, Fixture, Mistake, NEVER_DIES, Reader, assert_model_fails, assert_model_holds,
 };
 
 /// Number of steps of a commit of one record: two words, two of a slot, the commit word.
@@ -45,10 +45,10 @@ fn record_and_die(
     let (plan, bytes, _) = fixture.plan(value, 50).expect("there is no limit");
     if wrong == ClaimMistake::ReleasedEarly {
         drop(claim);
-        return fixture.commit(&plan, &bytes, Mistake::Unchecked, ALIVE);
+        return fixture.commit(&plan, &bytes, Mistake::Unchecked, NEVER_DIES);
     }
     let committed = fixture.commit(&plan, &bytes, Mistake::None, steps);
-    if steps == ALIVE {
+    if steps == NEVER_DIES {
         drop(claim);
     } else {
         std::mem::forget(claim);
@@ -96,17 +96,17 @@ fn claims_survive_death_at_every_step() {
     for steps in 1..=STEPS + 1 {
         assert_model_holds(model_two_claimers(steps, ClaimMistake::Nothing));
     }
-    assert_model_holds(model_two_claimers(ALIVE, ClaimMistake::Nothing));
+    assert_model_holds(model_two_claimers(NEVER_DIES, ClaimMistake::Nothing));
 }
 
 #[test]
 fn an_early_release_is_caught() {
-    assert_model_fails(model_two_claimers(ALIVE, ClaimMistake::ReleasedEarly));
+    assert_model_fails(model_two_claimers(NEVER_DIES, ClaimMistake::ReleasedEarly));
 }
 
 #[test]
 fn freeing_the_living_is_caught() {
-    assert_model_fails(model_two_claimers(ALIVE, ClaimMistake::FreedAlive));
+    assert_model_fails(model_two_claimers(NEVER_DIES, ClaimMistake::FreedAlive));
 }
 
 /// The recorder ends the session and gives the memory away, unless a claimer owns the region.

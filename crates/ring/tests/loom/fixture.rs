@@ -22,7 +22,7 @@ pub(crate) const ROOM_FOR_ONE: u64 = FIRST_RECORD + 8 * 496;
 /// Time of the records before a model begins.
 pub(crate) const BEGIN_TIME: u64 = 10;
 /// Value for a writer that does not die: more steps than a commit has.
-pub(crate) const ALIVE: usize = usize::MAX;
+pub(crate) const NEVER_DIES: usize = usize::MAX;
 
 /// Mistakes that a writer must not make in move 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,7 +167,7 @@ impl Fixture {
             // SAFETY: `Words::copy` reads these bytes and no more.
             unsafe { claim.commit(plan, &self.memory, bytes.as_ptr(), bytes.len()) };
         } else {
-            assert!(self.commit(plan, bytes, mistake, ALIVE));
+            assert!(self.commit(plan, bytes, mistake, NEVER_DIES));
         }
     }
 

@@ -7,7 +7,7 @@ use loom::thread;
 use trackway_ring::Refusal;
 
 use crate::fixture::{
-    ALIVE, FIRST_RECORD, Fixture, Mistake, ROOM_FOR_ONE, Reader, assert_model_fails,
+    FIRST_RECORD, Fixture, Mistake, NEVER_DIES, ROOM_FOR_ONE, Reader, assert_model_fails,
     assert_model_holds,
 };
 
@@ -26,7 +26,10 @@ fn write_value(fixture: &Fixture, value: u32) -> bool {
     for _ in 0..3 {
         match fixture.plan(value, 50) {
             Ok((plan, bytes, is_record)) => {
-                assert!(fixture.commit(&plan, &bytes, Mistake::None, ALIVE), "the only writer");
+                assert!(
+                    fixture.commit(&plan, &bytes, Mistake::None, NEVER_DIES),
+                    "the only writer"
+                );
                 if is_record {
                     return true;
                 }
@@ -84,7 +87,8 @@ fn model_recycling(wrong: LimitMistake) -> impl Fn() + Sync + Send {
                 // Closes the second sub-buffer after its only record.
                 let second = write_value(&fixture, 2);
                 let third = fixture.plan_switch(60).is_ok_and(|(plan, bytes)| {
-                    fixture.commit(&plan, &bytes, Mistake::None, ALIVE) && write_value(&fixture, 3)
+                    fixture.commit(&plan, &bytes, Mistake::None, NEVER_DIES)
+                        && write_value(&fixture, 3)
                 });
                 [(1, first), (2, second), (3, third)]
             })
@@ -128,7 +132,7 @@ fn model_memory_release(raise_generation: bool, visit: bool) -> impl Fn() + Sync
                 let Ok((plan, bytes, _)) = fixture.plan(1, 50) else { return };
                 let sequence = fixture.cpu.lock().unwrap();
                 if fixture.generation.load(Ordering::Relaxed) == gate {
-                    fixture.commit(&plan, &bytes, Mistake::None, ALIVE);
+                    fixture.commit(&plan, &bytes, Mistake::None, NEVER_DIES);
                 }
                 drop(sequence);
             })

@@ -5,7 +5,7 @@ use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
 use crate::fixture::{
-    ALIVE, FIRST_RECORD, Fixture, Mistake, ROOM_FOR_ONE, Reader, assert_model_fails,
+    FIRST_RECORD, Fixture, Mistake, NEVER_DIES, ROOM_FOR_ONE, Reader, assert_model_fails,
     assert_model_holds,
 };
 
@@ -19,7 +19,7 @@ fn write_value(fixture: &Fixture, value: u32, now: u64, mistake: Mistake, aborte
         let sequence = fixture.cpu.lock().unwrap();
         let committed = fixture.commit(&plan, &bytes, mistake, steps);
         drop(sequence);
-        steps = ALIVE;
+        steps = NEVER_DIES;
         if committed && is_record {
             return;
         }
@@ -46,7 +46,7 @@ fn model_two_writers(
     move || {
         let fixture = Arc::new(Fixture::new(1, within, 2));
         let writers =
-            [(1, 100, aborted_after), (2, 50, ALIVE)].map(|(value, now, aborted_after)| {
+            [(1, 100, aborted_after), (2, 50, NEVER_DIES)].map(|(value, now, aborted_after)| {
                 let fixture = Arc::clone(&fixture);
                 thread::spawn(move || write_value(&fixture, value, now, mistake, aborted_after))
             });
@@ -67,8 +67,8 @@ fn model_one_writer(within: u64, mistake: Mistake) -> impl Fn() + Sync + Send {
         let writer = {
             let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
-                write_value(&fixture, 1, 100, mistake, ALIVE);
-                write_value(&fixture, 2, 50, mistake, ALIVE);
+                write_value(&fixture, 1, 100, mistake, NEVER_DIES);
+                write_value(&fixture, 2, 50, mistake, NEVER_DIES);
             })
         };
         let reader = spawn_reader(&fixture, within);
@@ -90,7 +90,7 @@ fn records_come_out_whole_and_once() {
 
 #[test]
 fn a_commit_on_a_word_that_changed_is_caught() {
-    assert_model_fails(model_two_writers(FIRST_RECORD, Mistake::Unchecked, ALIVE));
+    assert_model_fails(model_two_writers(FIRST_RECORD, Mistake::Unchecked, NEVER_DIES));
 }
 
 #[test]
@@ -121,5 +121,5 @@ fn a_switch_before_its_header_is_caught() {
 
 #[test]
 fn two_switches_on_one_word_are_caught() {
-    assert_model_fails(model_two_writers(ROOM_FOR_ONE, Mistake::Unchecked, ALIVE));
+    assert_model_fails(model_two_writers(ROOM_FOR_ONE, Mistake::Unchecked, NEVER_DIES));
 }
