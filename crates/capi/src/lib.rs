@@ -104,7 +104,7 @@ pub unsafe extern "C" fn trackway_abi_context_put(
     context: *const Context,
     value: *const SavedValue,
 ) {
-    // SAFETY: the caller's context, and the caller's value.
+    // SAFETY: by contract, `context` and `value` are null or point to valid data of the caller.
     if let (Some(context), Some(value)) = unsafe { (context.as_ref(), value.as_ref()) } {
         app_contexts::restore_value(context, value);
     }

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_encoded() {
+    fn a_block_larger_than_its_buffer_is_not_encoded() {
         let mut buffer = [0; 1024];
         let size = encode(ENTRIES.into_iter(), &mut buffer).expect("room");
         for less in 0..size {

@@ -127,7 +127,7 @@ impl Daemon {
     fn wait_until_ready(&mut self) -> Result<()> {
         let begin = Instant::now();
         loop {
-            match self.lttng(&["list"]) {
+            match self.run_lttng(&["list"]) {
                 Ok(()) => return Ok(()),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) if begin.elapsed() > START_TIMEOUT => return Err(error),
@@ -142,7 +142,7 @@ impl Daemon {
     }
 
     /// Runs `lttng ARGUMENTS`.
-    pub(crate) fn lttng(&self, arguments: &[&str]) -> Result<()> {
+    pub(crate) fn run_lttng(&self, arguments: &[&str]) -> Result<()> {
         let mut command = self.command(Path::new("lttng"));
         command.args(["--no-sessiond", "--quiet"]).args(arguments);
         child::run(&mut command, &format!("lttng {}", arguments.join(" "))).map(|_| ())

@@ -291,7 +291,7 @@ impl Tracer for Lttng {
         let finished =
             child::run(command.args(flow::workload_arguments(milliseconds)), self.name())?;
         // The command waits until all events are written.
-        self.daemon()?.lttng(&["stop", SESSION])?;
+        self.daemon()?.run_lttng(&["stop", SESSION])?;
         let trace = workspace.path(TRACE_FOLDER);
         let account = |emitted: &[u64]| {
             let daemon = self.daemon()?;

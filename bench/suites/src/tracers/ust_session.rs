@@ -44,25 +44,25 @@ impl UstSession<'_> {
         let (output, of) = (format!("--output={}", trace.display()), session_option(name));
         let mut create = vec!["create", name, &output];
         create.extend(is_snapshot.then_some("--snapshot"));
-        daemon.lttng(&create)?;
+        daemon.run_lttng(&create)?;
         let mut enable = vec!["enable-channel", "--userspace", &of];
         enable.extend(channel.iter().map(String::as_str));
         enable.push(CHANNEL);
-        daemon.lttng(&enable)?;
+        daemon.run_lttng(&enable)?;
         for rule in rules {
             run_event_command(daemon, "enable-event", name, rule, filter)?;
         }
         for context in contexts {
             let (channel, kind) = (format!("--channel={CHANNEL}"), format!("--type={context}"));
-            daemon.lttng(&["add-context", "--userspace", &of, &channel, &kind])?;
+            daemon.run_lttng(&["add-context", "--userspace", &of, &channel, &kind])?;
         }
-        daemon.lttng(&["start", name])
+        daemon.run_lttng(&["start", name])
     }
 
     /// Creates and starts the session, after removing one that a failed run may have left.
     pub(crate) fn begin_again(&self, daemon: &Daemon, trace: &Path) -> Result<()> {
         // An error is ignored: there may be no session.
-        let _ = daemon.lttng(&["destroy", self.name]);
+        let _ = daemon.run_lttng(&["destroy", self.name]);
         self.begin(daemon, trace)
     }
 }
@@ -78,16 +78,16 @@ pub(crate) fn run_event_command(
     let (of, channel) = (session_option(session), format!("--channel={CHANNEL}"));
     let mut words = vec![verb, "--userspace", &of, &channel, rule];
     words.extend(filter.iter().flat_map(|filter| ["--filter", *filter]));
-    daemon.lttng(&words)
+    daemon.run_lttng(&words)
 }
 
 /// Ends a session, which completes its trace.
 pub(crate) fn end_session(daemon: &Daemon, session: &str, is_snapshot: bool) -> Result<()> {
     if is_snapshot {
-        daemon.lttng(&["stop", session])?;
-        daemon.lttng(&["snapshot", "record", &session_option(session)])?;
+        daemon.run_lttng(&["stop", session])?;
+        daemon.run_lttng(&["snapshot", "record", &session_option(session)])?;
     }
-    daemon.lttng(&["destroy", session])
+    daemon.run_lttng(&["destroy", session])
 }
 
 fn session_option(session: &str) -> String {

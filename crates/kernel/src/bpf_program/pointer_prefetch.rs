@@ -83,7 +83,7 @@ pub(super) enum OutputPart {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Elements {
     /// Elements after `head` bytes and `before` bytes for each element; at most `most` elements.
-    ScopeMaps {
+    Counted {
         head: u32,
         before: u32,
         most: u32,
@@ -179,7 +179,7 @@ pub(super) fn output_part(
         }
         Step::UserBytes(..) => fixed(0),
         Step::UserElements(_, _, bytes) => {
-            some(Elements::ScopeMaps { head: 4, before: 0, most: VARIABLE_BYTES_MAX / bytes })
+            some(Elements::Counted { head: 4, before: 0, most: VARIABLE_BYTES_MAX / bytes })
         }
         Step::Structure(_, number) => {
             let of = structure(number)?;
@@ -207,13 +207,13 @@ pub(super) fn output_part(
 fn member_elements(of: &RecordedStructure, member: usize) -> Option<Elements> {
     let before = of.members.get(..member)?.iter().map(|member| member.bytes).sum();
     let head = 4 * (member as u32 + 1);
-    Some(Elements::ScopeMaps { head, before, most: of.count_max() })
+    Some(Elements::Counted { head, before, most: of.count_max() })
 }
 
 impl Elements {
     const fn count_max(self) -> u32 {
         match self {
-            Self::ScopeMaps { most, .. } => most,
+            Self::Counted { most, .. } => most,
             Self::V4 => 4,
             Self::V6 => 16,
             Self::Data => SOCKET_OTHER_BYTES_MAX - 2,
@@ -224,7 +224,7 @@ impl Elements {
     /// output's beginning, which is at `base` in the area. Jumps to `out` if the data is invalid.
     fn load_range(self, asm: &mut Asm, base: i16, out: Label) {
         match self {
-            Self::ScopeMaps { head, before, most } => {
+            Self::Counted { head, before, most } => {
                 asm.load_sized(4, 2, AT, base);
                 asm.jumpi(jump::JGT, 2, most as i32, out);
                 asm.mov(3, 2);

@@ -312,7 +312,7 @@ impl Facts {
         // A selected process may have no known reason.
         if reasons.is_empty() && selected().next().is_none() {
             let excluded = sorted_processes(self.candidates.iter().filter(|one| of_user(one.uid)));
-            let nobody = (!self.has_unknown).then_some(Reason::NoSuchEvent);
+            let nobody = (!self.has_unknown).then_some(Reason::NoProcessHasEvent);
             reasons.extend(excluded.map(Reason::Excluded).or(nobody));
         }
         reasons
@@ -453,7 +453,7 @@ mod tests {
                 Reason::OtherVersion { version: 0, processes: vec![build_process(5)] },
             ]
         );
-        assert_eq!(find_reasons(&Facts::default()), [Reason::NoSuchEvent]);
+        assert_eq!(find_reasons(&Facts::default()), [Reason::NoProcessHasEvent]);
     }
 
     #[test]
@@ -464,7 +464,7 @@ mod tests {
             find_reasons(&build_facts([excluded, others.clone()])),
             [Reason::Excluded(vec![build_process(1)])]
         );
-        assert_eq!(find_reasons(&build_facts([others])), [Reason::NoSuchEvent]);
+        assert_eq!(find_reasons(&build_facts([others])), [Reason::NoProcessHasEvent]);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub struct ProcessName {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
     /// No running process of a recorded user has an event that the rules select.
-    NoSuchEvent,
+    NoProcessHasEvent,
     /// The session is stopped.
     Stopped {
         /// Name of the session.
@@ -104,7 +104,7 @@ impl Display for Listed<'_> {
 impl Display for Reason {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NoSuchEvent => {
+            Self::NoProcessHasEvent => {
                 write!(
                     formatter,
                     "no running process of a recorded user has an event that is selected"
@@ -174,7 +174,7 @@ impl Reason {
     /// Returns the reason's name in JSON, which stays fixed when sentences change.
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::NoSuchEvent => "no-such-event",
+            Self::NoProcessHasEvent => "no-such-event",
             Self::Stopped { .. } => "stopped",
             Self::CommandWithoutEvents => "command-without-events",
             Self::NothingPassedFilters(_) => "nothing-passed-filters",
@@ -200,7 +200,7 @@ impl Reason {
             | Self::Static(processes)
             | Self::OtherUser { processes, .. }
             | Self::OtherVersion { processes, .. } => processes,
-            Self::NoSuchEvent
+            Self::NoProcessHasEvent
             | Self::Stopped { .. }
             | Self::CommandWithoutEvents
             | Self::UnmatchedRule { .. } => &[],
@@ -233,7 +233,7 @@ impl Reason {
     fn fixed_hint(&self) -> Option<&'static str> {
         match self {
             Self::NothingPassedFilters(_) => Some("trackway print --filter tries them on a trace"),
-            Self::NoSuchEvent | Self::CommandWithoutEvents => Some(
+            Self::NoProcessHasEvent | Self::CommandWithoutEvents => Some(
                 "trackway list shows the events of running programs; --preload libc,pthread \
                  traces any program",
             ),

@@ -68,11 +68,11 @@ impl SessionHost for LttngSessions<'_> {
     }
 
     fn stop(&self, session: &str) -> Result<()> {
-        self.daemon.lttng(&["stop", session])
+        self.daemon.run_lttng(&["stop", session])
     }
 
     fn start(&self) -> Result<()> {
-        self.daemon.lttng(&["start", SESSION])
+        self.daemon.run_lttng(&["start", SESSION])
     }
 
     fn recorded(&self) -> Result<Option<u64>> {
@@ -114,6 +114,6 @@ impl SessionHost for LttngSessions<'_> {
 
     fn clear(&self) {
         // An error is ignored: there may be no session.
-        let _ = self.daemon.lttng(&["destroy", "--all"]);
+        let _ = self.daemon.run_lttng(&["destroy", "--all"]);
     }
 }

@@ -16,14 +16,14 @@ const PAGE_BYTES: usize = 4096;
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(super) struct Chunk(__m128i);
+pub(super) struct StringChunk(__m128i);
 
 #[cfg(not(target_arch = "x86_64"))]
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(super) struct Chunk([u8; CHUNK_BYTES]);
+pub(super) struct StringChunk([u8; CHUNK_BYTES]);
 
-impl Chunk {
+impl StringChunk {
     /// Reads a chunk of the string at `from`.
     ///
     /// # Safety
@@ -122,7 +122,7 @@ mod tests {
                 let chunk = unsafe {
                     let place = start.add(PAGE - room);
                     place.copy_from_nonoverlapping(bytes.as_ptr(), length + 1);
-                    Chunk::read_string(place)
+                    StringChunk::read_string(place)
                 };
                 let before = length.min(CHUNK_BYTES);
                 assert_eq!(chunk.count_before_nul(), before, "{length} bytes of {room}");

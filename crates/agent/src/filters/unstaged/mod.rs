@@ -15,7 +15,7 @@ use trackway_jit::framer::{Contexts, Source, scalar_at};
 use trackway_jit::helper::Word;
 use trackway_schema::Scalar;
 
-use self::chunk::{CHUNK_BYTES, Chunk};
+use self::chunk::{CHUNK_BYTES, StringChunk};
 use super::plan::{Emitter, Plan, Step};
 use crate::abi::Argument;
 use crate::app_contexts;
@@ -87,9 +87,9 @@ impl CopyBuffer {
         // Each turn fills a chunk of the buffer.
         while let Some(place) = self.bytes[self.used..].first_chunk_mut::<CHUNK_BYTES>() {
             // SAFETY: no earlier byte of the string is a NUL.
-            let chunk = unsafe { Chunk::read_string(from.wrapping_add(length)) };
+            let chunk = unsafe { StringChunk::read_string(from.wrapping_add(length)) };
             // SAFETY: the place has as many bytes.
-            unsafe { place.as_mut_ptr().cast::<Chunk>().write_unaligned(chunk) };
+            unsafe { place.as_mut_ptr().cast::<StringChunk>().write_unaligned(chunk) };
             self.used += CHUNK_BYTES;
             let before = chunk.count_before_nul();
             length += before;
