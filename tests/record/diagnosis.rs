@@ -268,7 +268,7 @@ fn a_stopped_session_without_an_event_reports_the_stop_and_processes_without_the
     assert_eq!(codes(), ["without-library", "not-executed"]);
     run_for_output(&fixture, &["session", "stop", "s"]);
     let ended = run_for_output(&fixture, &["session", "destroy", "s"]);
-    assert!(ended.contains("the session 's' is stopped"), "{ended}");
+    assert!(ended.contains("the session 's' was stopped"), "{ended}");
     assert!(ended.contains(&format!("{} mute-without", without.0.id())), "{ended}");
 }
 

@@ -84,6 +84,7 @@ fn nothing_is_lost_while_everything_sleeps() {
     counting.steps.wait_more(50);
     let steps = counting.finish();
     let (_, talk) = test.ok("session destroy");
+    assert!(talk.contains("the recorder was stopped for 2 s"), "the lease is short: {talk}");
     assert!(talk.contains(" 0 lost, "), "{talk}");
     assert_all_present(&test.numbers("trace"), &steps);
 }

@@ -42,7 +42,8 @@ fn a_session_over_users_without_an_event_reports_why() {
         [("stopped".to_owned(), vec![]), ("other-user".to_owned(), vec![eve])]
     );
     let (_, talk) = test.ok("session destroy two");
-    assert!(talk.contains("the session 'two' is stopped"), "{talk}");
+    assert!(talk.contains("the session 'two' was stopped"), "{talk}");
+    assert!(!talk.contains("session start"), "it cannot be started: {talk}");
     assert!(talk.contains(&format!("belong to user {EVE_UID}: {eve} emitter")), "{talk}");
     drop(running);
 }

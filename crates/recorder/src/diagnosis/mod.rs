@@ -106,9 +106,11 @@ struct DiagnosisContext<'a> {
 
 impl DiagnosisContext<'_> {
     fn is_in_window(&self, pid: u32, uid: u32) -> Option<bool> {
-        // A fork child has the window mapped, but enters the table only with its first event.
-        let is_in_any = self.user_windows.has_process(pid) || self.windows.is_ours_in(pid);
-        self.user_windows.can_decide_for(uid).then_some(is_in_any)
+        if self.user_windows.has_process(pid) {
+            return Some(true);
+        }
+        // A fork child enters the table with its first event, and has the window mapped before.
+        self.user_windows.can_decide_for(uid).then(|| self.windows.is_ours_in(pid))
     }
 }
 
@@ -209,7 +211,7 @@ impl Facts {
     fn collect(selection: &Selection, user_windows: &UserWindows, scope: &Scope) -> Self {
         let mut facts = Self::default();
         let windows = Windows::scan_users(user_windows.users());
-        let mut surroundings = DiagnosisContext {
+        let mut context = DiagnosisContext {
             selection,
             user_windows,
             windows,
@@ -222,13 +224,13 @@ impl Facts {
         };
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         for pid in pids.filter(is_in_scope).take(PROCESSES_MAX) {
-            facts.examine(pid, &mut surroundings);
+            facts.examine(pid, &mut context);
         }
         facts
     }
 
-    fn examine(&mut self, pid: u32, surroundings: &mut DiagnosisContext<'_>) {
-        let DiagnosisContext { selection, windows, files, .. } = surroundings;
+    fn examine(&mut self, pid: u32, context: &mut DiagnosisContext<'_>) {
+        let DiagnosisContext { selection, windows, files, .. } = context;
         let folder = PathBuf::from(format!("/proc/{pid}"));
         let Ok(status) = fs::metadata(&folder) else { return };
         let Some(mapped) = processes::mapped_executables(pid) else { return };
@@ -237,14 +239,14 @@ impl Facts {
         let points: Vec<_> = programs.map(|path| files.points(&root, path)).collect();
         let events = || points.iter().flat_map(|points| points.iter());
         self.names.extend(events().map(|(name, _)| name.clone()));
-        let fates: BTreeSet<EventOutcome> =
+        let outcomes: BTreeSet<EventOutcome> =
             events().map(|(name, levels)| selection.outcome_in_any_process(name, levels)).collect();
-        let has_events = fates.iter().any(|fate| *fate != EventOutcome::Unselected);
+        let has_events = outcomes.iter().any(|outcome| *outcome != EventOutcome::Unselected);
         let version = windows.other_version_of(pid);
         if !has_events && version.is_none() {
             return;
         }
-        let is_in_window = surroundings.is_in_window(pid, status.uid());
+        let is_in_window = context.is_in_window(pid, status.uid());
         let has_library = is_in_window == Some(true) || mapped.iter().any(|path| is_library(path));
         let is_static =
             elf::read_module(&folder.join("exe")).is_some_and(|module| module.is_static);
@@ -254,25 +256,25 @@ impl Facts {
             id: processes::innermost_id_of(pid).ok(),
             executable: executable.as_deref(),
         };
-        let process_fate = surroundings.selection.process_outcome(&subject);
+        let process_outcome = context.selection.process_outcome(&subject);
         if let Some(version) = version {
-            if process_fate == ProcessOutcome::Selected {
+            if process_outcome == ProcessOutcome::Selected {
                 self.other_versions.entry(version).or_default().push(ProcessName::of(pid));
             }
             return;
         }
-        let fates = match process_fate {
+        let outcomes = match process_outcome {
             ProcessOutcome::Selected => events()
-                .map(|(name, levels)| surroundings.selection.event_outcome(&subject, name, levels))
+                .map(|(name, levels)| context.selection.event_outcome(&subject, name, levels))
                 .collect(),
-            ProcessOutcome::Excluded => fates,
+            ProcessOutcome::Excluded => outcomes,
             ProcessOutcome::Unknown => {
                 self.has_unknown = true;
                 return;
             }
         };
         // The events of one channel and the processes of another channel select nothing together.
-        if fates.iter().all(|fate| *fate == EventOutcome::Unselected) {
+        if outcomes.iter().all(|outcome| *outcome == EventOutcome::Unselected) {
             return;
         }
         self.candidates.push(Candidate {
@@ -281,8 +283,8 @@ impl Facts {
             is_static,
             has_library,
             is_in_window,
-            is_filtered: fates.contains(&EventOutcome::Filtered),
-            is_selected: process_fate == ProcessOutcome::Selected,
+            is_filtered: outcomes.contains(&EventOutcome::Filtered),
+            is_selected: process_outcome == ProcessOutcome::Selected,
         });
     }
 
@@ -312,8 +314,8 @@ impl Facts {
         // A selected process may have no known reason.
         if reasons.is_empty() && selected().next().is_none() {
             let excluded = sorted_processes(self.candidates.iter().filter(|one| of_user(one.uid)));
-            let nobody = (!self.has_unknown).then_some(Reason::NoProcessHasEvent);
-            reasons.extend(excluded.map(Reason::Excluded).or(nobody));
+            let none = (!self.has_unknown).then_some(Reason::NoProcessHasEvent);
+            reasons.extend(excluded.map(Reason::Excluded).or(none));
         }
         reasons
     }

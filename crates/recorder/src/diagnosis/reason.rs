@@ -111,7 +111,7 @@ impl Display for Reason {
                 )
             }
             Self::Stopped { session } => {
-                write!(formatter, "the session '{}' is stopped", session.escape_debug())
+                write!(formatter, "the session '{}' was stopped", session.escape_debug())
             }
             Self::CommandWithoutEvents => {
                 write!(formatter, "nothing was recorded: does the program have events?")
@@ -222,10 +222,6 @@ impl Reason {
             return Some(Cow::Owned(format!(
                 "kernel events of that name exist: --kernel '{kernel}' records them"
             )));
-        }
-        if let Self::Stopped { session } = self {
-            let session = session.escape_debug();
-            return Some(Cow::Owned(format!("trackway session start {session} starts it")));
         }
         self.fixed_hint().map(Cow::Borrowed)
     }

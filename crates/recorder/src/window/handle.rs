@@ -71,33 +71,25 @@ impl WindowHandle {
         }
     }
 
-    /// Calls `inspect` with the calling user's window; returns `None` if there is none. Only for
-    /// commands that record nothing: compacts the window afterwards if no other process uses it.
+    /// Calls `inspect` with the calling user's window, like [`Self::inspect_user`].
     pub fn inspect<T>(inspect: impl FnOnce(&Window) -> T) -> Result<Option<T>, RecordError> {
-        let Some(handle) = Self::open()? else { return Ok(None) };
-        let seen = inspect(handle.window());
-        handle.compact_soon();
-        handle.close();
-        Ok(Some(seen))
+        Self::inspect_user(crate::common::user::effective_uid(), inspect)
     }
 
-    /// Calls `inspect` with the window of user `uid`; returns `None` if there is none.
+    /// Calls `inspect` with the window of user `uid`; returns `None` if there is none. Only for
+    /// commands that record nothing: compacts the window afterwards if no other process uses it.
     pub(crate) fn inspect_user<T>(
         uid: u32,
         inspect: impl FnOnce(&Window) -> T,
     ) -> Result<Option<T>, RecordError> {
-        if uid == crate::common::user::effective_uid() {
-            return Self::inspect(inspect);
-        }
-        match Self::open_for(&window_folder(), uid, false) {
-            Err(RecordError::Window(_, OpenError::Absent)) => Ok(None),
-            opened => {
-                let handle = opened?;
-                let result = inspect(handle.window());
-                handle.close();
-                Ok(Some(result))
-            }
-        }
+        let handle = match Self::open_for(&window_folder(), uid, false) {
+            Err(RecordError::Window(_, OpenError::Absent)) => return Ok(None),
+            opened => opened?,
+        };
+        let result = inspect(handle.window());
+        handle.compact_soon();
+        handle.close();
+        Ok(Some(result))
     }
 
     /// Opens the calling user's window in `folder`; with `create`, makes a missing one.
